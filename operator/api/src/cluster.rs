@@ -1,0 +1,295 @@
+//! `MySQLCluster`: one primary and its replicas.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::status::MySQLClusterStatus;
+
+/// A MySQL cluster: one primary and its semi-synchronous replicas.
+#[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[kube(
+    group = "mysql.mainstay.dev",
+    version = "v1",
+    kind = "MySQLCluster",
+    plural = "mysqlclusters",
+    shortname = "myc",
+    category = "all",
+    namespaced,
+    status = "MySQLClusterStatus",
+    derive = "PartialEq",
+    doc = "A MySQL cluster: one primary and its semi-synchronous replicas, declared by a DBA and kept by Mainstay.",
+    scale(
+        spec_replicas_path = ".spec.replicas",
+        status_replicas_path = ".status.replicas",
+        label_selector_path = ".status.selector"
+    ),
+    printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
+    printcolumn(name = "Health", type_ = "string", json_path = ".status.health"),
+    printcolumn(name = "Primary", type_ = "string", json_path = ".status.primary.instance"),
+    printcolumn(name = "Ready", type_ = "string", json_path = ".status.ready"),
+    printcolumn(name = "Version", type_ = "string", json_path = ".status.version", priority = 1),
+    printcolumn(name = "Epoch", type_ = "integer", json_path = ".status.epoch", priority = 1),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    validation = Rule::new("self.metadata.name.size() <= 40").message(
+        "metadata.name: at most 40 characters, because the names of pods, claims, Services and Jobs are derived from it"
+    ),
+    validation = Rule::new("self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')").message(
+        "metadata.name: lower case letters, digits and '-', beginning with a letter and without dots, because it becomes the name of Services"
+    )
+)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct MySQLClusterSpec {
+    /// Number of instances, the primary included: 1, 3, 5 or 7.
+    #[x_kube(validation = Rule::new("self in [1, 3, 5, 7]").message_expression(Message::Expression(
+        "string(self) + ' instances ' + (self < 1 || self > 7 ? 'are not supported' : 'tolerate no more failures than ' + string(self - 1)) + '; use 1, 3, 5 or 7'".into()
+    )))]
+    pub replicas: i32,
+
+    /// Image of the MySQL server, for example `mysql:9.7.4`. Its version is read from `mysqld --version`, never from
+    /// the tag.
+    #[schemars(length(min = 1, max = 512))]
+    pub image: String,
+
+    /// When the kubelet pulls the image: `IfNotPresent` (default), `Always` or `Never`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image_pull_policy: Option<ImagePullPolicy>,
+
+    /// Names of Secrets in the cluster's namespace with which images are pulled.
+    #[schemars(length(max = 16))]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub image_pull_secrets: Vec<LocalReference>,
+
+    /// Volume of each instance.
+    pub storage: Storage,
+
+    /// CPU and memory of the mysql container. The buffer pool, the redo log and connection limits are derived from the
+    /// memory limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resources: Option<Resources>,
+
+    /// MySQL variables by name, written into my.cnf. Values are integers or strings: quote `"ON"` and `"OFF"`.
+    /// Variables that Mainstay owns (identity, network, replication safety) are refused.
+    #[schemars(schema_with = "crate::schema::variables")]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub config: BTreeMap<String, IntOrString>,
+
+    /// How the first data came to be. Immutable.
+    #[x_kube(validation = Rule::new("self == oldSelf").message("spec.bootstrap: cannot be changed after creation"))]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bootstrap: Option<Bootstrap>,
+
+    /// Certificates of the instances.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls: Option<Tls>,
+
+    /// Services through which clients connect.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub services: Option<Services>,
+
+    /// Overlay (PodTemplateSpec) merged over the pod template that Mainstay builds; containers are merged by name
+    /// (`mysql`). Use it for scheduling, security contexts, sidecars, annotations.
+    #[schemars(schema_with = "crate::schema::pod_template")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pod_template: Option<serde_json::Value>,
+
+    /// What happens to the volume claims when the cluster is deleted: `Retain` (default) or `Delete`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deletion_policy: Option<DeletionPolicy>,
+}
+
+/// When the kubelet pulls an image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum ImagePullPolicy {
+    /// Pull at every start.
+    Always,
+    /// Pull when the node does not have the image.
+    IfNotPresent,
+    /// Never pull: the node must have the image.
+    Never,
+}
+
+impl ImagePullPolicy {
+    /// The word that Kubernetes uses.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Always => "Always",
+            Self::IfNotPresent => "IfNotPresent",
+            Self::Never => "Never",
+        }
+    }
+}
+
+/// Reference to an object of the same namespace by its name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LocalReference {
+    /// Name of the object.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+}
+
+/// Volume of each instance.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[x_kube(validation = Rule::new("!has(self.maxSize) || quantity(string(self.maxSize)).compareTo(quantity(string(self.size))) >= 0")
+    .message("spec.storage.maxSize: must not be smaller than spec.storage.size"))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Storage {
+    /// Size of the claim, for example `20Gi`; at least 1Gi. It can grow, never shrink.
+    #[schemars(schema_with = "crate::schema::quantity")]
+    #[x_kube(validation = Rule::new("isQuantity(string(self)) && quantity(string(self)).compareTo(quantity('1Gi')) >= 0")
+        .message("spec.storage.size: at least 1Gi, which holds the redo log, the relay logs and the binlogs of an empty server"))]
+    #[x_kube(validation = Rule::new("quantity(string(self)).compareTo(quantity(string(oldSelf))) >= 0")
+        .message("spec.storage.size: a volume cannot shrink; create a new cluster from a backup instead"))]
+    pub size: Quantity,
+
+    /// Limit up to which Mainstay may let the volume grow by itself. Unset: it never grows by itself.
+    #[schemars(schema_with = "crate::schema::quantity")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_size: Option<Quantity>,
+
+    /// StorageClass of the claims; unset: the default class. Immutable.
+    #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = Rule::new("self == oldSelf").message("spec.storage.storageClassName: cannot be changed after creation"))]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub storage_class_name: Option<String>,
+}
+
+/// CPU and memory of the mysql container, as Kubernetes requests and limits.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Resources {
+    /// What the scheduler reserves.
+    #[schemars(schema_with = "crate::schema::quantities")]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub requests: BTreeMap<String, Quantity>,
+    /// What the container may use at most.
+    #[schemars(schema_with = "crate::schema::quantities")]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub limits: BTreeMap<String, Quantity>,
+}
+
+/// How the first data came to be; exactly one member is set.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[x_kube(validation = Rule::new("has(self.initdb)").message("spec.bootstrap: set exactly one of: initdb"))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Bootstrap {
+    /// An empty server, optionally with a first application database and user.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub initdb: Option<InitDb>,
+}
+
+/// An empty server with a first application database and its owner.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct InitDb {
+    /// Name of the database.
+    #[schemars(length(min = 1, max = 64))]
+    #[x_kube(validation = Rule::new("!(self.lowerAscii() in ['mysql', 'sys', 'information_schema', 'performance_schema'])")
+        .message("spec.bootstrap.initdb.database: a system schema cannot be the application's database"))]
+    pub database: String,
+
+    /// Name of the user that owns the database; default: the database's name. Its password is in the Secret
+    /// `<cluster>-app`, with host, port and a ready connection URI.
+    #[schemars(length(min = 1, max = 32))]
+    #[x_kube(validation = Rule::new("!self.startsWith('mainstay') && !self.startsWith('mysql.') && self != 'root'")
+        .message("spec.bootstrap.initdb.user: root and names that begin with mainstay or mysql. are reserved"))]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+}
+
+/// Certificates of the instances, signed by a CA of the cluster's own.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Tls {
+    /// Further DNS names that the server certificate carries, for clients that come from outside.
+    #[schemars(length(max = 32), inner(length(min = 1, max = 253)))]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub extra_dns_names: Vec<String>,
+
+    /// Lifetime of the server certificate in hours; default 2160 (90 days). It is renewed after two thirds of it.
+    #[schemars(range(min = 1, max = 87600))]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificate_hours: Option<u32>,
+}
+
+/// The Services through which clients connect.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Services {
+    /// `<cluster>-primary`: the read-write Service.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub primary: Option<ServiceSettings>,
+    /// `<cluster>-replicas`: the Service for reads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replicas: Option<ReplicasServiceSettings>,
+}
+
+/// Type and annotations of a Service.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ServiceSettings {
+    /// Type of the Service; default `ClusterIP`.
+    #[serde(rename = "type", default, skip_serializing_if = "Option::is_none")]
+    pub type_: Option<ServiceType>,
+    /// Annotations, for example of a cloud's load balancer.
+    #[schemars(extend("maxProperties" = 32))]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub annotations: BTreeMap<String, String>,
+}
+
+/// Settings of the Service for reads.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ReplicasServiceSettings {
+    /// Type of the Service; default `ClusterIP`.
+    #[serde(rename = "type", default, skip_serializing_if = "Option::is_none")]
+    pub type_: Option<ServiceType>,
+    /// Annotations, for example of a cloud's load balancer.
+    #[schemars(extend("maxProperties" = 32))]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub annotations: BTreeMap<String, String>,
+    /// Whether reads go to the primary while no replica can serve them; default true.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fallback_to_primary: Option<bool>,
+}
+
+/// Type of a Service.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum ServiceType {
+    /// Reachable inside the Kubernetes cluster.
+    #[default]
+    #[serde(rename = "ClusterIP")]
+    ClusterIp,
+    /// Reachable on a port of every node.
+    NodePort,
+    /// Reachable through the cloud's load balancer.
+    LoadBalancer,
+}
+
+impl ServiceType {
+    /// The word that Kubernetes uses.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::ClusterIp => "ClusterIP",
+            Self::NodePort => "NodePort",
+            Self::LoadBalancer => "LoadBalancer",
+        }
+    }
+}
+
+/// What happens to the volume claims when the cluster is deleted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum DeletionPolicy {
+    /// The claims stay; a cluster of the same name comes back with all rows.
+    #[default]
+    Retain,
+    /// The claims are deleted with the cluster.
+    Delete,
+}

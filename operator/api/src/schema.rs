@@ -1,0 +1,48 @@
+//! Hand-written pieces of the schema, where a Rust type says less than Kubernetes needs.
+
+use schemars::{Schema, SchemaGenerator, json_schema};
+
+/// MySQL variables: names as MySQL writes them, values integers or strings.
+///
+/// Booleans are refused on purpose: YAML turns an unquoted `ON` into one, and MySQL has variables for which `1`, `ON`
+/// and `true` differ. The number of properties is bounded because CEL cost is estimated from it.
+pub(crate) fn variables(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object",
+        "maxProperties": 200,
+        "additionalProperties": {
+            "anyOf": [{ "type": "integer" }, { "type": "string" }],
+            "x-kubernetes-int-or-string": true
+        }
+    })
+}
+
+/// A Kubernetes quantity.
+pub(crate) fn quantity(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "anyOf": [{ "type": "integer" }, { "type": "string" }],
+        "x-kubernetes-int-or-string": true,
+        "maxLength": 32,
+        "pattern": r"^[0-9]+(\.[0-9]+)?([eE][0-9]+|m|k|Ki|M|Mi|G|Gi|T|Ti|P|Pi)?$"
+    })
+}
+
+/// A map of quantities (requests and limits).
+pub(crate) fn quantities(generator: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object",
+        "maxProperties": 16,
+        "additionalProperties": quantity(generator)
+    })
+}
+
+/// A strategic overlay of `PodTemplateSpec`.
+///
+/// The full schema would make the definition too large for a client-side apply; the built StatefulSet is checked by a
+/// dry run instead, and its refusal becomes the condition `SpecAccepted`.
+pub(crate) fn pod_template(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object",
+        "x-kubernetes-preserve-unknown-fields": true
+    })
+}

@@ -1,0 +1,160 @@
+//! What a plan consists of: a closed set of typed actions, executed in order by one interpreter in the controller.
+//!
+//! Each action is idempotent, and whether it is done can be told from the next `Observed`. A compare-and-set that is
+//! lost, or a command that fails, drops the rest of the plan: the next pass plans again from what it sees then.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use crate::GtidSet;
+use crate::observed::ObjectKey;
+use crate::rules::{InstanceName, MemberId, Rules};
+
+/// One step of a plan.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// Server-side apply of a built object; refused by the executor when a foreign object has that name.
+    Apply(Box<Desired>),
+    /// Create the Secret with random passwords for these keys, or add keys that are missing; never replaces a value.
+    GeneratePasswords {
+        /// Name of the Secret.
+        secret: String,
+        /// Keys that must exist.
+        keys: Vec<String>,
+        /// Further keys with values that are not secret (host, port, username), applied every time they differ.
+        fixed: Vec<(String, String)>,
+        /// Whether the Secret is deleted with the cluster: only when its claims are.
+        owned: bool,
+    },
+    /// Create the cluster's CA (Secret `<cluster>-ca`) if there is none.
+    CreateCa {
+        /// Whether the Secret is deleted with the cluster.
+        owned: bool,
+    },
+    /// Sign a new server certificate with these names (Secret `<cluster>-server-tls`), or renew it.
+    IssueServerCertificate {
+        /// DNS names, sorted.
+        dns_names: Vec<String>,
+        /// Lifetime.
+        lifetime: Duration,
+    },
+    /// Write the bundle of client CAs (Secret `<cluster>-client-ca`).
+    WriteClientCa,
+    /// Write the rules' memory to status by compare-and-set. Nothing after it happens if it is lost.
+    Record(Box<Record>),
+    /// Commands to instance managers, sent at the same time; the rest of the plan goes on only when all were answered
+    /// `applied` or `already`.
+    Command(Vec<InstanceCommand>),
+    /// Delete a pod, with its uid as precondition; the StatefulSet makes it anew from the present template.
+    DeletePod {
+        /// The pod.
+        instance: InstanceName,
+        /// Its uid.
+        uid: String,
+        /// Why, for the event.
+        reason: String,
+    },
+    /// Delete an object that is ours and not wanted any more, with uid and resourceVersion as preconditions.
+    DeleteObject {
+        /// The object.
+        key: ObjectKey,
+        /// Its uid.
+        uid: String,
+        /// Its resourceVersion.
+        resource_version: String,
+    },
+}
+
+/// An object as it should be: the fields that Mainstay owns, with `apiVersion`, `kind` and metadata.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Desired {
+    /// Kind and name.
+    pub key: ObjectKey,
+    /// The object as JSON.
+    pub value: serde_json::Value,
+}
+
+/// A write of the rules' memory.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Record {
+    /// What status will hold.
+    pub rules: Rules,
+    /// Why, for the event: a reason in CamelCase and a sentence.
+    pub reason: &'static str,
+    /// The sentence, with the instances named.
+    pub message: String,
+}
+
+/// A command to one instance manager; the executor adds the seq.
+#[derive(Clone, Debug, PartialEq)]
+pub struct InstanceCommand {
+    /// For whom: refused by another incarnation.
+    pub to: MemberId,
+    /// Epoch under which it is given, written by this process (rule 0).
+    pub epoch: u64,
+    /// How long the manager may take.
+    pub deadline: Duration,
+    /// What to do.
+    pub verb: Verb,
+    /// Why, for the event; empty when it is routine.
+    pub why: String,
+}
+
+/// What an instance manager can be told (proto `Instance`).
+#[derive(Clone, Debug, PartialEq)]
+pub enum Verb {
+    /// Stop receiving, become read-only.
+    Fence,
+    /// Follow this instance.
+    Attach {
+        /// The source.
+        source: Endpoint,
+    },
+    /// Become the primary and accept writes.
+    Open {
+        /// Who may acknowledge.
+        members: BTreeSet<MemberId>,
+        /// k.
+        acks_required: u32,
+        /// The recorded baseline.
+        baseline: GtidSet,
+        /// First application database and user, if declared.
+        application: Option<Application>,
+    },
+    /// Replace the list of who may acknowledge, and k.
+    Allow {
+        /// Who may acknowledge.
+        members: BTreeSet<MemberId>,
+        /// k.
+        acks_required: u32,
+    },
+    /// Commit a marker transaction.
+    Mark,
+    /// Replace the data directory by a clone of this instance.
+    Clone {
+        /// The donor.
+        donor: Endpoint,
+    },
+    /// Restart mysqld read-only.
+    Restart,
+}
+
+/// How SQL clients reach an instance.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    /// Which instance, in which life.
+    pub id: MemberId,
+    /// DNS name without a full domain.
+    pub host: String,
+    /// Admin port.
+    pub port: u16,
+}
+
+/// First application database and its owner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Application {
+    /// Database.
+    pub database: String,
+    /// User.
+    pub user: String,
+}

@@ -1,0 +1,14 @@
+//! Mainstay's decisions, as pure functions.
+//!
+//! Nothing here reads a clock, the environment, a socket or a random number: everything between *observe* and *execute*
+//! is a function of `(ValidatedCluster, Observed, now)`, so that each decision can be tested, model-checked and replayed
+//! without a cluster. The rules that these functions implement are those of `docs/failover.md`.
+
+pub mod action;
+pub mod gtid;
+pub mod layout;
+pub mod names;
+pub mod observed;
+pub mod rules;
+
+pub use gtid::GtidSet;

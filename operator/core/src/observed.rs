@@ -1,0 +1,369 @@
+//! What one pass saw, as a value.
+//!
+//! Built once a pass by the controller and never changed. Everything is three-valued: known, absent, or unknown with a
+//! reason; unreachable is never absent.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::GtidSet;
+use crate::rules::{Incarnation, InstanceName, MemberId, OperatorId, Rules};
+
+/// What one pass saw of a cluster.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Observed {
+    /// This operator process: it may only command under an epoch that it wrote itself (rule 0).
+    pub operator: OperatorId,
+    /// The rules' memory, read from status together with the resourceVersion that the next write must carry; absent
+    /// before the first record.
+    pub rules: Option<Rules>,
+    /// Every instance that has a pod or a claim or is declared, by ordinal.
+    pub instances: Vec<InstanceObserved>,
+    /// Kubernetes objects with the derived names, whoever made them. Values of Secrets are never in here.
+    pub objects: BTreeMap<ObjectKey, ObjectView>,
+    /// What the generated Secrets hold, without their values.
+    pub secrets: SecretsView,
+    /// Warnings of Kubernetes about the cluster's pods, claims and StatefulSet (quota, scheduling, images), newest last.
+    pub warnings: Vec<Warning>,
+    /// The user's request annotation, if any, as text.
+    pub request: Option<String>,
+}
+
+impl Observed {
+    /// The instance of that name.
+    #[must_use]
+    pub fn instance(&self, name: &InstanceName) -> Option<&InstanceObserved> {
+        self.instances.iter().find(|i| &i.name == name)
+    }
+}
+
+/// One instance: its pod, its claim and what its manager says.
+#[derive(Clone, Debug, PartialEq)]
+pub struct InstanceObserved {
+    /// Name, which is the pod's.
+    pub name: InstanceName,
+    /// Ordinal in the StatefulSet.
+    pub ordinal: u32,
+    /// The pod; absent when the API server has none.
+    pub pod: Option<PodView>,
+    /// The claim of its data volume.
+    pub claim: Option<ClaimView>,
+    /// What its manager says.
+    pub reach: Reach,
+}
+
+impl InstanceObserved {
+    /// The last report, if the manager can be heard now.
+    #[must_use]
+    pub fn report(&self) -> Option<&InstanceReport> {
+        match &self.reach {
+            Reach::Heard(heard) => Some(&heard.report),
+            Reach::Silent { .. } | Reach::Unknown { .. } => None,
+        }
+    }
+
+    /// The report if it is *confirmed* under `epoch` (docs/failover.md, "Confirmed"): the manager persisted that epoch
+    /// before it read what it reports, and no command is on its way to it.
+    #[must_use]
+    pub fn confirmed(&self, epoch: u64) -> Option<&InstanceReport> {
+        match &self.reach {
+            Reach::Heard(heard) if heard.settled && heard.report.persisted.epoch == epoch => Some(&heard.report),
+            Reach::Heard(_) | Reach::Silent { .. } | Reach::Unknown { .. } => None,
+        }
+    }
+
+    /// Identity in this life of its data directory, if heard.
+    #[must_use]
+    pub fn member_id(&self) -> Option<MemberId> {
+        self.report().map(|r| MemberId { instance: self.name.clone(), incarnation: r.incarnation.clone() })
+    }
+}
+
+/// Whether an instance manager can be heard.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reach {
+    /// Its status stream is up.
+    Heard(Box<Heard>),
+    /// It was heard and is not any more.
+    Silent {
+        /// Since when.
+        since: Timestamp,
+        /// What failed, for a person.
+        reason: String,
+        /// What it said last; a hint, never a fact.
+        last: Option<Box<InstanceReport>>,
+    },
+    /// It was never heard by this process (no pod, no address, or the first connection is still being made).
+    Unknown {
+        /// Since when.
+        since: Timestamp,
+        /// What is missing, for a person.
+        reason: String,
+    },
+}
+
+/// The last message of a status stream that is up.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Heard {
+    /// What it said.
+    pub report: InstanceReport,
+    /// When that was received, on the operator's clock.
+    pub at: Timestamp,
+    /// No command of this process to this instance is unanswered, in flight or given up: the pair that the manager
+    /// persisted is at least the newest one sent.
+    pub settled: bool,
+}
+
+/// What an instance manager reports (proto `Status`), parsed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct InstanceReport {
+    /// Identity of the data directory.
+    pub incarnation: Incarnation,
+    /// What it was last told.
+    pub persisted: Persisted,
+    /// State of mysqld.
+    pub mysqld: Mysqld,
+    /// Why mysqld is not running, or how far an initialisation or clone is.
+    pub message: String,
+    /// Restarts of mysqld since the manager began.
+    pub restarts: u32,
+    /// Version of the server, for example `9.7.4`.
+    pub version: String,
+    /// server_uuid; empty until mysqld ran once.
+    pub server_uuid: String,
+    /// super_read_only is OFF.
+    pub writable: bool,
+    /// gtid_executed.
+    pub executed: GtidSet,
+    /// Complete transactions of the relay log.
+    pub received: GtidSet,
+    /// gtid_purged: what it cannot give to a replica any more.
+    pub purged: GtidSet,
+    /// Replication from its source.
+    pub replication: Replication,
+    /// Semi-synchronous replication to its replicas.
+    pub semi_sync: SemiSync,
+    /// Bytes used and total of the data volume.
+    pub disk: Disk,
+    /// Hash of the configuration with which mysqld runs.
+    pub config_hash: String,
+    /// The instance never took part in anything: no command was ever accepted, and the set is empty.
+    pub pristine: bool,
+    /// The pod is being stopped and asks to be relieved (pre-stop).
+    pub leaving: bool,
+}
+
+impl InstanceReport {
+    /// set(i) of rule 0: executed transactions plus complete transactions of the relay log.
+    #[must_use]
+    pub fn set(&self) -> GtidSet {
+        self.executed.union(&self.received)
+    }
+
+    /// Every received transaction is applied: it may be re-pointed without losing one (decision A5).
+    #[must_use]
+    pub fn fully_applied(&self) -> bool {
+        self.executed.contains(&self.received)
+    }
+}
+
+/// What an instance was last told, from its state file; all empty when it never was.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Persisted {
+    /// Epoch of the newest command.
+    pub epoch: u64,
+    /// Sequence of the newest command within the epoch.
+    pub seq: u64,
+    /// Primary it was told of.
+    pub primary: Option<MemberId>,
+    /// Baseline it was told of.
+    pub baseline: GtidSet,
+    /// Members it was told of.
+    pub members: Vec<MemberId>,
+    /// k it was told of.
+    pub acks_required: u32,
+}
+
+/// State of mysqld.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mysqld {
+    /// The data directory is being made.
+    Initialising,
+    /// Started and not answering yet; recovery may take long.
+    Starting,
+    /// Answering.
+    Running,
+    /// Ended; will be started again.
+    Down,
+    /// A clone replaces the data directory.
+    Cloning,
+    /// Does not start.
+    Failed,
+}
+
+/// Replication of an instance from its source.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Replication {
+    /// Host it follows; `None` when detached.
+    pub source_host: Option<String>,
+    /// The receiver thread runs and is connected.
+    pub receiver_running: bool,
+    /// The applier threads run.
+    pub applier_running: bool,
+    /// Age of the last heartbeat or event; `None` when detached or never heard.
+    pub last_heard: Option<Duration>,
+    /// Delay between commit on the source and apply here; `None` when unknown.
+    pub lag: Option<Duration>,
+    /// Last error of the receiver.
+    pub receiver_error: String,
+    /// Last error of the applier.
+    pub applier_error: String,
+}
+
+/// Semi-synchronous replication of an instance to its replicas.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SemiSync {
+    /// Commits wait for acknowledgements at present.
+    pub on: bool,
+    /// Acknowledgements that a commit waits for.
+    pub wait_for: u32,
+    /// Sessions that wait for an acknowledgement.
+    pub waiters: u32,
+    /// Instances that are connected as semi-synchronous clients.
+    pub acknowledgers: Vec<InstanceName>,
+}
+
+/// Space of the data volume.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Disk {
+    /// Bytes in use.
+    pub used: u64,
+    /// Bytes in all.
+    pub size: u64,
+}
+
+/// A pod, as far as decisions need it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodView {
+    /// uid: another one is another pod.
+    pub uid: String,
+    /// Address, when it has one.
+    pub ip: Option<String>,
+    /// Node, when it is scheduled.
+    pub node: Option<String>,
+    /// Zone of the node, when known.
+    pub zone: Option<String>,
+    /// Kubernetes' own word: Pending, Running, Succeeded, Failed, Unknown.
+    pub phase: String,
+    /// The kubelet says it is ready.
+    pub ready: bool,
+    /// A deletion was asked for.
+    pub deleting: bool,
+    /// Hash of the pod template that it was made from (annotation `mysql.mainstay.dev/template`).
+    pub template: Option<String>,
+    /// Name of the ConfigMap it refers to.
+    pub config_map: Option<String>,
+    /// Image of the mysql container.
+    pub image: Option<String>,
+    /// Why a container does not run (ImagePullBackOff, CrashLoopBackOff, …) and the message, when the kubelet says so.
+    pub trouble: Option<String>,
+    /// Restarts of the mysql container.
+    pub restarts: i32,
+}
+
+/// A claim, as far as decisions need it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClaimView {
+    /// uid: another one is another volume.
+    pub uid: String,
+    /// Pending, Bound or Lost.
+    pub phase: String,
+    /// Requested bytes.
+    pub requested: Option<u64>,
+    /// Capacity in bytes.
+    pub capacity: Option<u64>,
+    /// A deletion was asked for.
+    pub deleting: bool,
+}
+
+/// Kinds of objects that Mainstay builds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ObjectKind {
+    /// apps/v1
+    StatefulSet,
+    /// v1
+    Service,
+    /// discovery.k8s.io/v1
+    EndpointSlice,
+    /// v1
+    ConfigMap,
+    /// v1
+    Secret,
+    /// v1
+    ServiceAccount,
+    /// policy/v1
+    PodDisruptionBudget,
+}
+
+/// Key of an object in the cluster's namespace.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ObjectKey {
+    /// Its kind.
+    pub kind: ObjectKind,
+    /// Its name.
+    pub name: String,
+}
+
+/// An object that exists.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ObjectView {
+    /// uid, for preconditions.
+    pub uid: String,
+    /// resourceVersion, for preconditions.
+    pub resource_version: String,
+    /// Belongs to this cluster by label (`mysql.mainstay.dev/cluster`) and, where it has a controlling owner, by uid.
+    pub ours: bool,
+    /// The object; for Secrets without `data`.
+    pub value: serde_json::Value,
+    /// Server-side apply could not make it so (another writer changes it back): not tried again before it changes.
+    pub contested: bool,
+}
+
+/// What the generated Secrets hold, without values.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SecretsView {
+    /// Secret name → keys with a non-empty value. Secrets that do not exist are not in here.
+    pub keys: BTreeMap<String, Vec<String>>,
+    /// The cluster CA's certificate: expiry.
+    pub ca_expires: Option<Timestamp>,
+    /// The server certificate, when it can be read and was signed by the present CA.
+    pub server: Option<CertificateView>,
+    /// The bundle of client CAs is the present operator CA plus the present cluster CA.
+    pub client_ca_current: bool,
+}
+
+/// A certificate without its key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CertificateView {
+    /// Start of validity.
+    pub not_before: Timestamp,
+    /// End of validity.
+    pub not_after: Timestamp,
+    /// DNS names, sorted.
+    pub dns_names: Vec<String>,
+}
+
+/// A warning event of Kubernetes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Warning {
+    /// Object it is about, as `Kind/name`.
+    pub about: String,
+    /// Reason, as Kubernetes writes it.
+    pub reason: String,
+    /// Message.
+    pub message: String,
+    /// When it was last seen.
+    pub at: Timestamp,
+}
