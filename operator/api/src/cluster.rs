@@ -45,7 +45,7 @@ use crate::status::MySQLClusterStatus;
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct MySQLClusterSpec {
     /// Number of instances, the primary included: 1, 3, 5 or 7.
-    #[x_kube(validation = Rule::new("self in [1, 3, 5, 7]").message_expression(Message::Expression(
+    #[x_kube(validation = Rule::new("self in [1, 3, 5, 7]").message(Message::Expression(
         "string(self) + ' instances ' + (self < 1 || self > 7 ? 'are not supported' : 'tolerate no more failures than ' + string(self - 1)) + '; use 1, 3, 5 or 7'".into()
     )))]
     pub replicas: i32,
