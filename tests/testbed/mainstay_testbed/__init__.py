@@ -1,0 +1,1 @@
+"""The testbed: a real multi-node Kubernetes on one Linux machine, without containers around it."""
