@@ -1,7 +1,12 @@
 //! What a plan consists of: a closed set of typed actions, executed in order by one interpreter in the controller.
 //!
-//! Each action is idempotent, and whether it is done can be told from the next `Observed`. A compare-and-set that is
-//! lost, or a command that fails, drops the rest of the plan: the next pass plans again from what it sees then.
+//! Each action is idempotent, and whether it is done can be told from the next `Observed`. The order within a plan:
+//!
+//! 1. at most one `Record`, first. A compare-and-set that is lost, or fails, drops the rest of the plan;
+//! 2. at most one `Command`. Its commands are *sent*, all at the same time, and not waited for: an answer is a report, it
+//!    starts the next pass, and nothing that stands behind in the plan depends on it. So one instance that does not answer
+//!    delays no other one;
+//! 3. everything else (routing first), in order. An object that is refused or fails is reported, and the rest goes on.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -42,8 +47,8 @@ pub enum Action {
     WriteClientCa,
     /// Write the rules' memory to status by compare-and-set. Nothing after it happens if it is lost.
     Record(Box<Record>),
-    /// Commands to instance managers, sent at the same time; the rest of the plan goes on only when all were answered
-    /// `applied` or `already`.
+    /// Commands to instance managers, at most one an instance, sent at the same time and not waited for. Until a command
+    /// is answered, or its deadline passed, its instance is `busy`.
     Command(Vec<InstanceCommand>),
     /// Delete a pod, with its uid as precondition; the StatefulSet makes it anew from the present template.
     DeletePod {
@@ -130,13 +135,65 @@ pub enum Verb {
     },
     /// Commit a marker transaction.
     Mark,
-    /// Replace the data directory by a clone of this instance.
+    /// Replace the data directory by a clone of this instance. Answered when it has begun: how far it is and how it ended
+    /// is told by the reports that follow (`Cloning`, then a new incarnation, or `Failed`).
     Clone {
         /// The donor.
         donor: Endpoint,
     },
     /// Restart mysqld read-only.
     Restart,
+}
+
+impl Verb {
+    /// The verb without its operands.
+    #[must_use]
+    pub const fn kind(&self) -> VerbKind {
+        match self {
+            Self::Fence => VerbKind::Fence,
+            Self::Attach { .. } => VerbKind::Attach,
+            Self::Open { .. } => VerbKind::Open,
+            Self::Allow { .. } => VerbKind::Allow,
+            Self::Mark => VerbKind::Mark,
+            Self::Clone { .. } => VerbKind::Clone,
+            Self::Restart => VerbKind::Restart,
+        }
+    }
+}
+
+/// A verb without its operands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum VerbKind {
+    /// [`Verb::Fence`]
+    Fence,
+    /// [`Verb::Attach`]
+    Attach,
+    /// [`Verb::Open`]
+    Open,
+    /// [`Verb::Allow`]
+    Allow,
+    /// [`Verb::Mark`]
+    Mark,
+    /// [`Verb::Clone`]
+    Clone,
+    /// [`Verb::Restart`]
+    Restart,
+}
+
+impl VerbKind {
+    /// The verb as it is written in messages and metric labels.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Fence => "fence",
+            Self::Attach => "attach",
+            Self::Open => "open",
+            Self::Allow => "allow",
+            Self::Mark => "mark",
+            Self::Clone => "clone",
+            Self::Restart => "restart",
+        }
+    }
 }
 
 /// How SQL clients reach an instance.

@@ -5,10 +5,16 @@
 //! without a cluster. The rules that these functions implement are those of `docs/failover.md`.
 
 pub mod action;
+pub mod analyse;
 pub mod gtid;
 pub mod layout;
 pub mod names;
 pub mod observed;
+pub mod plan;
 pub mod rules;
+pub mod status;
+pub mod subject;
+pub mod timing;
+pub mod validate;
 
 pub use gtid::GtidSet;

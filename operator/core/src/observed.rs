@@ -9,16 +9,16 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::GtidSet;
-use crate::rules::{Incarnation, InstanceName, MemberId, OperatorId, Rules};
+use crate::action::VerbKind;
+use crate::rules::{Incarnation, InstanceName, MemberId, Memory, OperatorId, Rules};
 
 /// What one pass saw of a cluster.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Observed {
     /// This operator process: it may only command under an epoch that it wrote itself (rule 0).
     pub operator: OperatorId,
-    /// The rules' memory, read from status together with the resourceVersion that the next write must carry; absent
-    /// before the first record.
-    pub rules: Option<Rules>,
+    /// The rules' memory, read from status together with the resourceVersion that the next write must carry.
+    pub memory: Memory,
     /// Every instance that has a pod or a claim or is declared, by ordinal.
     pub instances: Vec<InstanceObserved>,
     /// Kubernetes objects with the derived names, whoever made them. Values of Secrets are never in here.
@@ -32,6 +32,15 @@ pub struct Observed {
 }
 
 impl Observed {
+    /// The rules' memory, when there is one that can be read.
+    #[must_use]
+    pub const fn rules(&self) -> Option<&Rules> {
+        match &self.memory {
+            Memory::Known(rules) => Some(rules),
+            Memory::Absent | Memory::Unreadable { .. } => None,
+        }
+    }
+
     /// The instance of that name.
     #[must_use]
     pub fn instance(&self, name: &InstanceName) -> Option<&InstanceObserved> {
@@ -64,14 +73,22 @@ impl InstanceObserved {
         }
     }
 
-    /// The report if it is *confirmed* under `epoch` (docs/failover.md, "Confirmed"): the manager persisted that epoch
-    /// before it read what it reports, and no command is on its way to it.
+    /// What is heard of it, when it can be heard now.
     #[must_use]
-    pub fn confirmed(&self, epoch: u64) -> Option<&InstanceReport> {
+    pub fn heard(&self) -> Option<&Heard> {
         match &self.reach {
-            Reach::Heard(heard) if heard.settled && heard.report.persisted.epoch == epoch => Some(&heard.report),
-            Reach::Heard(_) | Reach::Silent { .. } | Reach::Unknown { .. } => None,
+            Reach::Heard(heard) => Some(heard),
+            Reach::Silent { .. } | Reach::Unknown { .. } => None,
         }
+    }
+
+    /// The report if it is *confirmed* under the epoch of `rules` (docs/failover.md, "Confirmed"): `operator` wrote that
+    /// epoch, the manager persisted it before it read what it reports, and no command is on its way to it.
+    #[must_use]
+    pub fn confirmed(&self, rules: &Rules, operator: &OperatorId) -> Option<&InstanceReport> {
+        let heard = self.heard()?;
+        let current = heard.report.persisted.epoch == rules.epoch && &rules.owner == operator;
+        (current && heard.settled).then_some(&heard.report)
     }
 
     /// Identity in this life of its data directory, if heard.
@@ -111,9 +128,38 @@ pub struct Heard {
     pub report: InstanceReport,
     /// When that was received, on the operator's clock.
     pub at: Timestamp,
-    /// No command of this process to this instance is unanswered, in flight or given up: the pair that the manager
-    /// persisted is at least the newest one sent.
+    /// No command of this process to this instance can still have an effect after this report was read: each one sent
+    /// was answered, or the pair in the report is at least the newest one sent. (A report carries the pair of the newest
+    /// command that has *ended*, see [`Persisted`].)
     pub settled: bool,
+    /// The command that was sent and neither answered nor given up: the planner sends no other one meanwhile, except
+    /// that a fence may overtake anything.
+    pub busy: Option<Busy>,
+    /// The newest answer to a command of this process; the planner repeats a command that did not help only after
+    /// [`Timing::retry`](crate::timing::Timing::retry), and says why it was refused.
+    pub answer: Option<Answer>,
+}
+
+/// A command that is under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Busy {
+    /// What it asks for.
+    pub verb: VerbKind,
+    /// Epoch under which it was given.
+    pub epoch: u64,
+}
+
+/// What became of the newest command that is not under way any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// What it asked for.
+    pub verb: VerbKind,
+    /// Epoch under which it was given.
+    pub epoch: u64,
+    /// When the answer came, or the command was given up, on the operator's clock.
+    pub at: Timestamp,
+    /// Why it was refused or given up; `None` when it was answered `applied` or `already`.
+    pub failure: Option<String>,
 }
 
 /// What an instance manager reports (proto `Status`), parsed.
@@ -147,6 +193,10 @@ pub struct InstanceReport {
     pub semi_sync: SemiSync,
     /// Bytes used and total of the data volume.
     pub disk: Disk,
+    /// Set at the end of the last marker transaction (verb `Mark`): everything that was in the binlog before it is in
+    /// here. The manager forgets it when mysqld ends, and when a command changes who may acknowledge, or k; so it was
+    /// committed under the list and the k that [`Persisted`] holds.
+    pub marker: Option<GtidSet>,
     /// Hash of the configuration with which mysqld runs.
     pub config_hash: String,
     /// The instance never took part in anything: no command was ever accepted, and the set is empty.
@@ -170,6 +220,10 @@ impl InstanceReport {
 }
 
 /// What an instance was last told, from its state file; all empty when it never was.
+///
+/// In a report the pair (epoch, seq) is that of the newest command that has *ended*: it was made durable before the
+/// command did anything, the command can have no effect any more, and the rest of the report was read after that. So a
+/// streamed report is as good as a reply.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Persisted {
     /// Epoch of the newest command.

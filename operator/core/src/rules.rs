@@ -1,6 +1,6 @@
 //! The memory of the failover rules: what status holds (docs/failover.md, "Status").
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use jiff::Timestamp;
@@ -92,4 +92,64 @@ pub struct Rules {
     pub acks_required: u32,
     /// First server_id of the cluster.
     pub server_id_base: u32,
+    /// The newest rebuild of each instance: the intent is recorded before its data directory is replaced (rule 7), and
+    /// kept to limit how often that happens.
+    pub rebuilds: BTreeMap<InstanceName, Rebuild>,
+    /// The last change of primary, for people; no rule reads it.
+    pub last_change: Option<Change>,
+}
+
+/// What status holds of the rules.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Memory {
+    /// No rule ever wrote it: a new cluster, or a status that was lost.
+    Absent,
+    /// It could be read in full.
+    Known(Box<Rules>),
+    /// A part of it is missing or cannot be read. Never treated as absent: nothing is decided before it can be read.
+    Unreadable {
+        /// Which field, and what is wrong with it.
+        reason: String,
+    },
+}
+
+/// The intent to replace a data directory by a clone (rule 7).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rebuild {
+    /// The data directory that is given up.
+    pub incarnation: Incarnation,
+    /// From where the new one comes.
+    pub donor: MemberId,
+    /// When it was decided.
+    pub at: Timestamp,
+    /// Why, for a person.
+    pub reason: String,
+}
+
+/// A change of primary.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// Why it changed.
+    pub kind: ChangeKind,
+    /// The former primary; absent for the first one.
+    pub from: Option<InstanceName>,
+    /// The new primary.
+    pub to: InstanceName,
+    /// When the election began.
+    pub began: Timestamp,
+    /// When the new primary was recorded.
+    pub recorded: Timestamp,
+    /// When the new primary was seen to accept writes; absent until then.
+    pub opened: Option<Timestamp>,
+}
+
+/// Why the primary changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChangeKind {
+    /// The first primary of a new cluster.
+    Bootstrap,
+    /// The old primary was lost.
+    Failover,
+    /// The primary was moved on purpose.
+    Switchover,
 }

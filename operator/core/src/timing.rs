@@ -1,0 +1,56 @@
+//! Times on which decisions depend, in one place: no rule of safety rests on any of them.
+
+use std::time::Duration;
+
+/// How long the planner waits for what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timing {
+    /// Without a message for this long an instance is silent, and without a heartbeat for this long a member no longer
+    /// receives (rule 2b, decision B14).
+    pub silence: Duration,
+    /// A primary that was opened less than this ago is not given up because its replicas do not receive (rule 2d): they
+    /// may still be connecting.
+    pub settle: Duration,
+    /// How long a recorded primary may take to open before another election is held.
+    pub open: Duration,
+    /// How long a switchover waits for its candidate before it goes back to the old primary (rule 8).
+    pub switchover: Duration,
+    /// How far behind a replica may be to count as synced (rolling restart, switchover).
+    pub lag: Duration,
+    /// A command that did not help is repeated after this.
+    pub retry: Duration,
+    /// A clone that did not succeed is repeated after this.
+    pub clone_retry: Duration,
+    /// An instance is rebuilt because of errant transactions at most once in this time.
+    pub rebuild: Duration,
+    /// In a planned move the replicas' EndpointSlice is written this long after the primary's (decision A9).
+    pub routing: Duration,
+    /// A replica that is silent or not ready for this long is taken out of the replicas' EndpointSlice.
+    pub unroute: Duration,
+    /// Deadline of a fence; when it passes the manager kills mysqld.
+    pub fence: Duration,
+    /// Deadline of the other short commands.
+    pub command: Duration,
+    /// Deadline of an opening: the k members have to connect within it.
+    pub opening: Duration,
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        Self {
+            silence: Duration::from_secs(2),
+            settle: Duration::from_secs(10),
+            open: Duration::from_secs(10),
+            switchover: Duration::from_secs(5),
+            lag: Duration::from_secs(1),
+            retry: Duration::from_secs(1),
+            clone_retry: Duration::from_secs(10),
+            rebuild: Duration::from_secs(600),
+            routing: Duration::from_secs(1),
+            unroute: Duration::from_secs(2),
+            fence: Duration::from_millis(500),
+            command: Duration::from_secs(5),
+            opening: Duration::from_secs(5),
+        }
+    }
+}
