@@ -57,7 +57,7 @@ def parser() -> argparse.ArgumentParser:
     command("thaw", "let a frozen node go on", "NODE")
     command("disk-error", "make every access to a volume an I/O error", "NODE", "VOLUME")
     command("disk-repair", "repair a volume that disk-error broke, once its pod is gone", "NODE", "VOLUME")
-    s3 = command("s3", "print the S3 server's endpoint and credentials, as shell assignments")
+    s3 = command("s3", "print the S3 server's endpoint and credentials, as shell exports")
     s3.add_argument("--json", action="store_true", help="as JSON")
     _images_command(command("images", "build the images, print their names"))
     command("build", "build the programs that are not in the cache")
@@ -191,7 +191,7 @@ def _s3(options: argparse.Namespace) -> None:
     values = {"AWS_ENDPOINT_URL": settings.plan.s3_url, "AWS_REGION": "us-east-1",
               "AWS_ACCESS_KEY_ID": key["access_key"], "AWS_SECRET_ACCESS_KEY": key["secret_key"],
               "S3_BUCKET": control.BUCKETS[0]}
-    print(json.dumps(values) if options.json else "\n".join(f"{k}={v}" for k, v in values.items()))
+    print(json.dumps(values) if options.json else "\n".join(f"export {k}={v}" for k, v in values.items()))
 
 
 def _logs(options: argparse.Namespace) -> None:

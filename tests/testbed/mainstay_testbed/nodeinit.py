@@ -22,6 +22,9 @@ def private_folders(folders: dict) -> None:
     for target, source in folders.items():
         os.makedirs(source, exist_ok=True)
         mount("--bind", source, target)
+        # A peer group of its own: else all that is mounted below shows up below `source` as well.
+        mount("--make-private", target)
+        mount("--make-shared", target)
     mount("-t", "tmpfs", "-o", "mode=755,size=256m", "tmpfs", "/run")
     os.makedirs("/run/lock", exist_ok=True)
 

@@ -18,7 +18,7 @@ def _mounted(volumes: Path, pid: int) -> List[str]:
 
 
 def _in_mounts_of(pid: int, argv: List[str]) -> List[str]:
-    return ["nsenter", "--target", str(pid), "--mount", "--", *argv]
+    return ["nsenter", "--target", str(pid), "--mount", "--pid", "--", *argv]
 
 
 def shut_down_all(home: Home, node: str, pid: int) -> None:

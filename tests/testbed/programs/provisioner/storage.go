@@ -160,8 +160,9 @@ func (s storage) running(node string) (int, error) {
 	return strconv.Atoi(fields[0])
 }
 
+// inside is the way into a node. Its processes too, since the XFS tools look into /proc/self.
 func inside(init int) []string {
-	return []string{"nsenter", "--target", strconv.Itoa(init), "--mount", "--"}
+	return []string{"nsenter", "--target", strconv.Itoa(init), "--mount", "--pid", "--"}
 }
 
 func run(enter []string, args ...string) error {
