@@ -1,0 +1,171 @@
+//! What one run works with: a Kubernetes, its images, folders.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::{DeleteParams, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client, Config};
+use serde_json::json;
+
+use crate::process;
+use crate::testbed::Testbed;
+use crate::wait;
+
+/// Namespace of the operator that the chart installs.
+pub const OPERATOR_NAMESPACE: &str = "mainstay-system";
+/// Label of every namespace that a run makes.
+pub const RUN_LABEL: &str = "e2e.mainstay.dev/run";
+
+/// Settings of a run, from the command line.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// kubeconfig of another Kubernetes than the testbed.
+    pub kubeconfig: Option<PathBuf>,
+    /// Name of the testbed when it is not the default one.
+    pub testbed: Option<String>,
+    /// Image of the MySQL server.
+    pub mysql_image: String,
+    /// The `mainstay` binary, for the plugin and for the operator outside of the cluster.
+    pub mainstay: PathBuf,
+}
+
+/// What one run works with.
+#[derive(Clone)]
+pub struct Env {
+    /// Client with the administrator's rights.
+    pub client: Client,
+    /// Path of the administrator's kubeconfig.
+    pub kubeconfig: PathBuf,
+    /// The testbed, unless another Kubernetes was given.
+    pub testbed: Option<Testbed>,
+    /// Image of the MySQL server.
+    pub mysql_image: String,
+    /// The `mainstay` binary.
+    pub mainstay: PathBuf,
+    /// Root of the checkout.
+    pub root: PathBuf,
+    /// Folder of this run's evidence.
+    pub evidence: PathBuf,
+    /// Name of this run: part of its namespaces' names.
+    pub run: String,
+}
+
+impl Env {
+    /// Finds or starts the Kubernetes and connects to it.
+    pub async fn connect(settings: Settings) -> Result<Self> {
+        // Two providers are compiled in through dependencies: say which one.
+        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+        let root = root()?;
+        let (kubeconfig, testbed) = match settings.kubeconfig {
+            Some(path) => (path, None),
+            None => {
+                let testbed = Testbed::new(&root, settings.testbed);
+                testbed.up().await?;
+                (testbed.kubeconfig().await?, Some(testbed))
+            }
+        };
+        let run = run_name();
+        Ok(Self {
+            client: client(&kubeconfig).await?,
+            kubeconfig,
+            testbed,
+            mysql_image: settings.mysql_image,
+            mainstay: settings.mainstay,
+            evidence: cache()?.join("evidence").join(&run),
+            root,
+            run,
+        })
+    }
+
+    /// The testbed, for scenarios that switch nodes off.
+    pub fn testbed(&self) -> Result<&Testbed> {
+        self.testbed.as_ref().context("this scenario needs the testbed: it switches nodes off")
+    }
+
+    /// Runs kubectl; its standard output.
+    pub async fn kubectl(&self, args: &[&str]) -> Result<String> {
+        let envs = [("KUBECONFIG", self.kubeconfig.as_path())];
+        process::run(Path::new("kubectl"), args, &envs, Duration::from_secs(120)).await
+    }
+
+    /// Runs the `mainstay` binary as a plugin of kubectl does.
+    pub async fn mainstay(&self, args: &[&str]) -> Result<String> {
+        let envs = [("KUBECONFIG", self.kubeconfig.as_path())];
+        process::run(&self.mainstay, args, &envs, Duration::from_secs(30)).await
+    }
+
+    /// Creates a namespace for a scenario.
+    pub async fn namespace(&self, scenario: &str) -> Result<String> {
+        let name = format!("e2e-{scenario}-{}", self.run);
+        let namespace: Namespace = serde_json::from_value(json!({
+            "metadata": {
+                "name": name,
+                // Every pod that Mainstay makes must satisfy it.
+                "labels": {RUN_LABEL: self.run, "pod-security.kubernetes.io/enforce": "restricted"},
+            }
+        }))?;
+        let api: Api<Namespace> = Api::all(self.client.clone());
+        api.create(&PostParams::default(), &namespace).await.with_context(|| format!("failed to create {name}"))?;
+        Ok(name)
+    }
+
+    /// Asks for a namespace's deletion.
+    pub async fn delete_namespace(&self, name: &str) -> Result<()> {
+        let api: Api<Namespace> = Api::all(self.client.clone());
+        match api.delete(name, &DeleteParams::background()).await {
+            Ok(_) => Ok(()),
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+            Err(error) => Err(error).with_context(|| format!("failed to delete namespace {name}")),
+        }
+    }
+
+    /// Waits until a namespace is gone.
+    pub async fn namespace_gone(&self, name: &str, limit: Duration) -> Result<()> {
+        let api: Api<Namespace> = Api::all(self.client.clone());
+        wait::object(&api, name, "waiting for its end", limit, |n| n.is_none().then_some(())).await
+    }
+}
+
+/// A client for a kubeconfig file.
+pub async fn client(kubeconfig: &Path) -> Result<Client> {
+    let shown = kubeconfig.display();
+    let file = Kubeconfig::read_from(kubeconfig).with_context(|| format!("failed to read {shown}"))?;
+    let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())
+        .await
+        .with_context(|| format!("failed to use {shown}"))?;
+    Client::try_from(config).with_context(|| format!("failed to make a client for {shown}"))
+}
+
+/// Root of the checkout: the nearest folder upwards with the testbed in it.
+fn root() -> Result<PathBuf> {
+    let here = std::env::current_dir().context("failed to read the current folder")?;
+    here.ancestors()
+        .find(|folder| folder.join("tests/testbed").is_dir())
+        .map(Path::to_path_buf)
+        .context("failed to find tests/testbed: run this inside of a checkout")
+}
+
+/// Folder for what is kept between runs.
+fn cache() -> Result<PathBuf> {
+    if let Some(folder) = std::env::var_os("MAINSTAY_CACHE") {
+        return Ok(PathBuf::from(folder));
+    }
+    let home = std::env::var_os("HOME").context("HOME is not set")?;
+    Ok(PathBuf::from(home).join(".cache/mainstay"))
+}
+
+/// Six characters that two runs on one machine do not share.
+fn run_name() -> String {
+    const SPAN: u64 = 36 * 36 * 36 * 36 * 36 * 36;
+    let now = u64::try_from(jiff::Timestamp::now().as_millisecond()).unwrap_or_default();
+    let mut rest = now % SPAN;
+    let mut name = Vec::new();
+    for _ in 0..6 {
+        name.push(std::char::from_digit(u32::try_from(rest % 36).unwrap_or_default(), 36).unwrap_or('0'));
+        rest /= 36;
+    }
+    name.iter().rev().collect()
+}

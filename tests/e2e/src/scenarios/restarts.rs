@@ -1,0 +1,102 @@
+//! Any pod, any mysqld and the operator may end at any moment: the cluster heals and keeps what it acknowledged.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+
+use crate::cluster::{Cluster, HEAL};
+use crate::runner::Context;
+use crate::writer::Writer;
+use crate::{operator, pods, wait};
+
+/// How long writes may be away in a test; the figures to beat are the benches'.
+const WRITES: Duration = Duration::from_secs(60);
+
+/// Deletes and kills, one after the other, under a writer.
+pub(super) async fn pods(context: Arc<Context>) -> Result<()> {
+    let cluster = context.shared().await?;
+    let replica = cluster.replicas().await?.into_iter().next().context("there is no replica")?;
+    step(&context, &cluster, "replica's pod deleted", async || delete(&cluster, &replica, false).await).await?;
+    let primary = cluster.primary().await?;
+    step(&context, &cluster, "primary's pod deleted", async || delete(&cluster, &primary, false).await).await?;
+    let replica = cluster.replicas().await?.into_iter().next().context("there is no replica")?;
+    step(&context, &cluster, "replica's mysqld killed", async || kill(&cluster, &replica).await).await?;
+    let primary = cluster.primary().await?;
+    step(&context, &cluster, "primary's mysqld killed", async || kill(&cluster, &primary).await).await?;
+    let primary = cluster.primary().await?;
+    step(&context, &cluster, "primary's pod force-deleted", async || delete(&cluster, &primary, true).await).await
+}
+
+/// Ends the operator while it makes a cluster, while it heals one and while nothing happens.
+pub(super) async fn operator(context: Arc<Context>) -> Result<()> {
+    let env = &context.env;
+    let namespace = context.namespace().await?;
+    let fresh = Cluster::apply(env, &namespace, &context.manifest("fresh", 3).with_app()).await?;
+    fresh.wait("waiting for the first record", HEAL, |c| c.status.as_ref()?.epoch).await?;
+    operator::restart(env).await?;
+    fresh.serves(HEAL).await?;
+    let primary = fresh.primary().await?;
+    step(&context, &fresh, "primary's pod and operator deleted", async || {
+        pods::delete(&fresh.pods(), &primary, true).await?;
+        operator::restart(env).await
+    })
+    .await?;
+    step(&context, &fresh, "operator deleted", async || operator::restart(env).await).await
+}
+
+/// Does something under a writer, expects that the cluster serves again and that nothing acknowledged is lost.
+async fn step(
+    context: &Context,
+    cluster: &Cluster,
+    what: &str,
+    action: impl AsyncFnOnce() -> Result<()>,
+) -> Result<()> {
+    let table = format!("w{}", jiff::Timestamp::now().as_millisecond());
+    let mut writer = Writer::start(cluster.app().await?, &table).await?;
+    let began = Instant::now();
+    action().await.with_context(|| what.to_owned())?;
+    writer.progress(50, WRITES).await.with_context(|| what.to_owned())?;
+    cluster.serves(HEAL).await.with_context(|| what.to_owned())?;
+    let healed = began.elapsed();
+    let history = writer.finish().await?;
+    cluster.check(&history, &table).await.with_context(|| what.to_owned())?;
+    context.note(format!(
+        "{what}: longest gap {} ms, healed in {:.1} s, {} errors, {} writes, 0 lost",
+        history.gap_ms(),
+        healed.as_secs_f64(),
+        history.error_count,
+        history.acknowledged.len()
+    ));
+    Ok(())
+}
+
+/// Deletes a pod and waits until its successor is ready.
+async fn delete(cluster: &Cluster, pod: &str, force: bool) -> Result<()> {
+    let before = cluster.pods().get(pod).await.context("failed to get the pod")?.metadata.uid;
+    pods::delete(&cluster.pods(), pod, force).await?;
+    wait::object(&cluster.pods(), pod, "waiting for its successor", HEAL, |now| {
+        now.is_some_and(|p| p.metadata.uid != before && pods::ready(p)).then_some(())
+    })
+    .await
+}
+
+/// Kills mysqld and waits until it answers again, as another process.
+async fn kill(cluster: &Cluster, pod: &str) -> Result<()> {
+    let login = cluster.app().await?.at(cluster.pod_address(pod).await?);
+    let login = &login;
+    let since = uptime(login).await?;
+    pods::kill_mysqld(&cluster.pods(), pod).await?;
+    wait::eventually("waiting for mysqld's restart", HEAL, || async move {
+        let now = uptime(login).await?;
+        anyhow::ensure!(now < since, "mysqld runs for {now} s");
+        Ok(())
+    })
+    .await
+}
+
+/// Seconds since mysqld's start.
+async fn uptime(login: &crate::sql::Login) -> Result<u64> {
+    let query = "SELECT CAST(variable_value AS UNSIGNED) FROM performance_schema.global_status WHERE variable_name = 'Uptime'";
+    login.connect().await?.row(query).await
+}

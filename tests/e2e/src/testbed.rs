@@ -1,0 +1,64 @@
+//! The testbed's command line: a real Kubernetes of several nodes on this machine.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+
+use crate::process;
+
+/// How long a node may take to be switched off or on.
+const NODE: Duration = Duration::from_secs(60);
+
+/// The testbed of this checkout.
+#[derive(Clone, Debug)]
+pub struct Testbed {
+    program: PathBuf,
+    name: Option<String>,
+}
+
+impl Testbed {
+    /// The testbed of the checkout at `root`, by its name when it is not the default one.
+    #[must_use]
+    pub fn new(root: &std::path::Path, name: Option<String>) -> Self {
+        Self { program: root.join("tests/testbed/testbed"), name }
+    }
+
+    /// Starts it when it does not run; a second call changes nothing.
+    pub async fn up(&self) -> Result<()> {
+        self.call(&["up"], Duration::from_secs(40 * 60)).await.map(drop)
+    }
+
+    /// Path of the administrator's kubeconfig.
+    pub async fn kubeconfig(&self) -> Result<PathBuf> {
+        let printed = self.call(&["kubeconfig"], NODE).await?;
+        let path = printed.lines().last().context("failed to read the testbed's kubeconfig path: nothing was printed")?;
+        Ok(PathBuf::from(path.trim()))
+    }
+
+    /// Path of the API server's audit log.
+    pub async fn audit_log(&self) -> Result<PathBuf> {
+        let printed = self.call(&["audit-log"], NODE).await?;
+        let path = printed.lines().last().context("failed to read the path of the audit log: nothing was printed")?;
+        Ok(PathBuf::from(path.trim()))
+    }
+
+    /// Cuts the power of a node: everything on it ends at once.
+    pub async fn power_off(&self, node: &str) -> Result<()> {
+        self.call(&["power-off", node], NODE).await.map(drop)
+    }
+
+    /// Starts a node again.
+    pub async fn power_on(&self, node: &str) -> Result<()> {
+        self.call(&["power-on", node], NODE).await.map(drop)
+    }
+
+    async fn call(&self, args: &[&str], limit: Duration) -> Result<String> {
+        let mut all = Vec::new();
+        if let Some(name) = &self.name {
+            all.extend(["--name", name]);
+        }
+        all.extend(args);
+        process::run(&self.program, &all, &[], limit).await
+    }
+}
