@@ -4,11 +4,14 @@
 //! compare-and-set. The fields `epoch`, `owner`, `election`, `primary`, `baseline`, `members` and `acksRequired` are the
 //! rules' memory (docs/failover.md); the others can be derived again at any time.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, MicroTime};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What Mainstay knows of a cluster.
+///
+/// Nothing in here is bounded, unlike the spec: a bound that a long GTID set exceeds would refuse the write of the
+/// rules' memory.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct MySQLClusterStatus {
@@ -62,6 +65,10 @@ pub struct MySQLClusterStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server_id_base: Option<i64>,
 
+    /// The newest rebuild of each instance: recorded before its data directory is replaced.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub rebuilds: Vec<Rebuild>,
+
     /// The instances, in order of their ordinals.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub instances: Vec<InstanceStatus>,
@@ -107,12 +114,12 @@ pub enum Health {
 pub struct Election {
     /// `Open`: the recorded primary may be open. `Electing`: nothing may be open, a winner is sought.
     pub phase: ElectionPhase,
-    /// Incarnation that a switchover prefers as the winner.
+    /// Instance that a switchover prefers as the winner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub preferred: Option<String>,
+    pub preferred: Option<Member>,
     /// When this phase was entered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub since: Option<Time>,
+    pub since: Option<MicroTime>,
 }
 
 /// Whether a primary is recorded as open.
@@ -148,7 +155,7 @@ pub struct Primary {
     pub epoch: i64,
     /// When it was recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub since: Option<Time>,
+    pub since: Option<MicroTime>,
 }
 
 /// What is known of one instance.
@@ -183,6 +190,22 @@ pub enum Role {
     Replica,
 }
 
+/// The replacement of a data directory by a clone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Rebuild {
+    /// Instance that is rebuilt.
+    pub instance: String,
+    /// The data directory that is given up.
+    pub incarnation: String,
+    /// From where the new one comes.
+    pub donor: Member,
+    /// When it was decided.
+    pub at: MicroTime,
+    /// Why.
+    pub reason: String,
+}
+
 /// A change of primary.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -194,8 +217,11 @@ pub struct LastChange {
     pub from: Option<String>,
     /// New primary.
     pub to: String,
+    /// When the election began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub began: Option<MicroTime>,
     /// When it was recorded.
-    pub at: Time,
+    pub at: MicroTime,
     /// From the beginning of the election to the opening, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub writes_blocked_ms: Option<i64>,

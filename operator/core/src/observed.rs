@@ -230,6 +230,9 @@ pub struct Persisted {
     pub epoch: u64,
     /// Sequence of the newest command within the epoch.
     pub seq: u64,
+    /// Epoch of the newest Open or Allow, which told the four that follow; 0 when there was none in this life of the
+    /// data directory. With it a lost status is found again (rule 9).
+    pub told_epoch: u64,
     /// Primary it was told of.
     pub primary: Option<MemberId>,
     /// Baseline it was told of.
@@ -260,7 +263,8 @@ pub enum Mysqld {
 /// Replication of an instance from its source.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Replication {
-    /// Host it follows; `None` when detached.
+    /// Host that its receiver thread follows, connected or trying to connect; `None` when there is no receiver thread
+    /// (detached), whatever configuration the server remembers.
     pub source_host: Option<String>,
     /// The receiver thread runs and is connected.
     pub receiver_running: bool,

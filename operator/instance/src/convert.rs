@@ -86,6 +86,7 @@ impl From<&Persisted> for proto::Persisted {
         Self {
             epoch: persisted.epoch,
             seq: persisted.seq,
+            told_epoch: persisted.told_epoch,
             primary: persisted.primary.as_ref().map(Into::into),
             baseline: persisted.baseline.to_string(),
             members: persisted.members.iter().map(Into::into).collect(),
@@ -101,6 +102,7 @@ impl TryFrom<&proto::Persisted> for Persisted {
         Ok(Self {
             epoch: persisted.epoch,
             seq: persisted.seq,
+            told_epoch: persisted.told_epoch,
             primary: persisted.primary.as_ref().map(Into::into),
             baseline: gtid_set("persisted.baseline", &persisted.baseline)?,
             members: persisted.members.iter().map(Into::into).collect(),
@@ -380,6 +382,7 @@ mod tests {
             persisted: Persisted {
                 epoch: 7,
                 seq: 3,
+                told_epoch: 6,
                 primary: Some(member("shop-1")),
                 baseline: gtid_set("test", SET).unwrap(),
                 members: vec![member("shop-0"), member("shop-2")],
