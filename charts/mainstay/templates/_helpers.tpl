@@ -1,0 +1,75 @@
+{{- define "mainstay.fullname" -}}
+{{- if contains .Chart.Name .Release.Name -}}
+{{ .Release.Name | trunc 50 | trimSuffix "-" }}
+{{- else -}}
+{{ printf "%s-%s" .Release.Name .Chart.Name | trunc 50 | trimSuffix "-" }}
+{{- end -}}
+{{- end -}}
+
+{{- define "mainstay.serviceAccount" -}}
+{{ .Values.serviceAccount.name | default (include "mainstay.fullname" .) }}
+{{- end -}}
+
+{{- define "mainstay.image" -}}
+{{- if .Values.image.digest -}}
+{{ .Values.image.repository }}@{{ .Values.image.digest }}
+{{- else -}}
+{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- end -}}
+{{- end -}}
+
+{{- define "mainstay.selector" -}}
+app.kubernetes.io/name: mainstay
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: operator
+{{- end -}}
+
+{{- define "mainstay.labels" -}}
+{{ include "mainstay.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{- end -}}
+
+{{/*
+What the operator does in a namespace that holds clusters. The list is exactly what its code requests: a test runs it under
+these rules. `delete` never stands without a uid as precondition in the code.
+*/}}
+{{- define "mainstay.rules" -}}
+- apiGroups: [mysql.mainstay.dev]
+  resources: [mysqlclusters]
+  verbs: [get, list, watch]
+- apiGroups: [mysql.mainstay.dev]
+  resources: [mysqlclusters/status]
+  verbs: [update]
+# Owner references that block the deletion of the cluster, where that is checked.
+- apiGroups: [mysql.mainstay.dev]
+  resources: [mysqlclusters/finalizers]
+  verbs: [update]
+- apiGroups: [apps]
+  resources: [statefulsets]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [""]
+  resources: [services, configmaps, secrets, serviceaccounts]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [discovery.k8s.io]
+  resources: [endpointslices]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [policy]
+  resources: [poddisruptionbudgets]
+  verbs: [get, list, watch, create, patch, delete]
+# Pods are made by the StatefulSet; the operator labels their role and deletes outdated ones, one at a time.
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [get, list, watch, patch, delete]
+- apiGroups: [""]
+  resources: [persistentvolumeclaims]
+  verbs: [get, list, watch]
+# Warnings of Kubernetes about the cluster's pods and claims are read, its own events are written.
+- apiGroups: [""]
+  resources: [events]
+  verbs: [get, list, watch]
+- apiGroups: [events.k8s.io]
+  resources: [events]
+  verbs: [create, patch]
+{{- end -}}
