@@ -44,8 +44,8 @@ def start_part(home: Home, plan: Plan, part: str, commands: List[dict]) -> None:
     if processes.recorded(pid_file):
         return
     own = group(plan, part)
-    own.create()
     own.kill()  # leftovers of a part whose supervisor died
+    own.create()
     file = home.file(f"{part}.json")
     write_atomically(file, json.dumps(commands, indent=1))
     argv = [sys.executable, "-I", "-S", supervise.__file__, str(file)]
@@ -92,6 +92,8 @@ def control_commands(home: Home, settings: Settings) -> List[dict]:
             "--requestheader-username-headers=X-Remote-User", "--requestheader-group-headers=X-Remote-Group",
             "--requestheader-extra-headers-prefix=X-Remote-Extra-",
             f"--proxy-client-cert-file={pki}/front-proxy.crt", f"--proxy-client-key-file={pki}/front-proxy.key",
+            f"--audit-policy-file={home.file('audit-policy.json')}", f"--audit-log-path={home.logs / 'audit.log'}",
+            "--audit-log-maxsize=100", "--audit-log-maxbackup=1",
             *PROFILE_API[settings.profile]], after="tcp:127.0.0.1:2379"),
         _command(home, "kube-controller-manager", [
             kubernetes, "kube-controller-manager", *client("controller-manager"), "--leader-elect=false",
@@ -135,9 +137,21 @@ def s3_credentials(home: Home) -> Dict[str, str]:
     return json.loads(file.read_text())
 
 
+# Who wrote what: the API server's own metrics do not count by client. Only writes, only of the operator's account.
+AUDIT_POLICY = {
+    "apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"],
+    "rules": [
+        {"level": "Metadata", "userGroups": ["system:serviceaccounts:mainstay-system"],
+         "verbs": ["create", "update", "patch", "delete", "deletecollection"]},
+        {"level": "None"},
+    ],
+}
+
+
 def _configure(home: Home, plan: Plan) -> None:
     for folder in (home.logs, home.file("nodes"), *(home.s3 / bucket for bucket in BUCKETS)):
         folder.mkdir(parents=True, exist_ok=True)
+    home.file("audit-policy.json").write_text(json.dumps(AUDIT_POLICY))
     home.file("Corefile").write_text(f""".:53 {{
   bind {plan.control}
   errors
