@@ -1,0 +1,348 @@
+//! The fake API server as tests see it.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::admission::Admission;
+use super::delete;
+use super::failure::Failure;
+use super::faults::{Faults, Fired, RequestInfo, Rule, StaleLists, WatchFault};
+use super::resource::{Resource, Route};
+use super::service::Endpoint;
+use super::store::{Key, Store};
+use super::verbs::{Options, PatchKind, Verbs};
+use crate::clock::Clock;
+use crate::random::Random;
+
+/// An API server in memory. Clones are the same server.
+#[derive(Clone, Debug)]
+pub struct Server {
+    state: Arc<Mutex<State>>,
+    wake: Arc<tokio::sync::watch::Sender<u64>>,
+}
+
+/// What the lock guards.
+#[derive(Debug)]
+pub struct State {
+    /// Objects and changes.
+    pub store: Store,
+    /// Mutating webhooks.
+    pub admission: Admission,
+    /// Faults in force.
+    pub faults: Faults,
+    /// For schedules.
+    pub random: Random,
+    requests: Vec<RequestInfo>,
+    clients: BTreeMap<String, ClientState>,
+    down: bool,
+}
+
+#[derive(Debug, Default)]
+struct ClientState {
+    open_watches: Arc<AtomicUsize>,
+    /// Rises with every forced disconnect: watches of an older number end.
+    generation: Arc<AtomicUsize>,
+}
+
+/// Counts an open watch of a client as long as it lives.
+#[derive(Debug)]
+pub struct WatchGuard {
+    client: String,
+    open: Arc<AtomicUsize>,
+    generation: Arc<AtomicUsize>,
+    opened_in: usize,
+}
+
+impl WatchGuard {
+    /// Name of the client.
+    #[must_use]
+    pub fn client(&self) -> &str {
+        &self.client
+    }
+
+    /// The server ended the connection.
+    #[must_use]
+    pub fn is_cut(&self) -> bool {
+        self.generation.load(Ordering::SeqCst) != self.opened_in
+    }
+}
+
+impl Drop for WatchGuard {
+    fn drop(&mut self) {
+        self.open.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl Server {
+    /// A server with the namespaces `default` and `kube-system` and nothing else.
+    #[must_use]
+    pub fn new(clock: Clock, seed: u64) -> Self {
+        let state = State {
+            store: Store::new(clock, seed),
+            admission: Admission::default(),
+            faults: Faults::default(),
+            random: Random::new(seed ^ 0x5eed),
+            requests: Vec::new(),
+            clients: BTreeMap::new(),
+            down: false,
+        };
+        let server = Self {
+            state: Arc::new(Mutex::new(state)),
+            wake: Arc::new(tokio::sync::watch::Sender::new(0)),
+        };
+        for namespace in ["default", "kube-system"] {
+            server.create_namespace(namespace);
+        }
+        server
+    }
+
+    /// A client. The name says who asks: counters, faults and disconnects refer to it.
+    #[must_use]
+    pub fn client(&self, name: &str) -> kube::Client {
+        kube::Client::new(Endpoint::new(self.clone(), name), "default")
+    }
+
+    /// Runs `f` under the lock, then wakes the watches.
+    pub fn with<T>(&self, f: impl FnOnce(&mut State) -> T) -> T {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = state.store.version();
+        let result = f(&mut state);
+        let changed = state.store.version() != before;
+        drop(state);
+        if changed {
+            self.poke();
+        }
+        result
+    }
+
+    fn poke(&self) {
+        self.wake.send_modify(|n| *n += 1);
+    }
+
+    /// Changes whenever a watch has to look again.
+    #[must_use]
+    pub fn wake(&self) -> tokio::sync::watch::Receiver<u64> {
+        self.wake.subscribe()
+    }
+
+    /// The simulated time.
+    #[must_use]
+    pub fn clock(&self) -> Clock {
+        self.with(|s| s.store.clock)
+    }
+
+    /// Counts a new watch of a client.
+    #[must_use]
+    pub fn watch_guard(&self, client: &str) -> WatchGuard {
+        self.with(|s| {
+            let state = s.clients.entry(client.to_owned()).or_default();
+            state.open_watches.fetch_add(1, Ordering::SeqCst);
+            WatchGuard {
+                client: client.to_owned(),
+                open: Arc::clone(&state.open_watches),
+                generation: Arc::clone(&state.generation),
+                opened_in: state.generation.load(Ordering::SeqCst),
+            }
+        })
+    }
+
+    /// Number of open watches of a client.
+    #[must_use]
+    pub fn open_watches(&self, client: &str) -> usize {
+        self.with(|s| {
+            s.clients
+                .get(client)
+                .map_or(0, |c| c.open_watches.load(Ordering::SeqCst))
+        })
+    }
+
+    /// Ends all watches of a client, as a load balancer or a restart of the server does.
+    pub fn disconnect(&self, client: &str) {
+        self.with(|s| {
+            if let Some(state) = s.clients.get(client) {
+                state.generation.fetch_add(1, Ordering::SeqCst);
+            }
+        });
+        self.poke();
+    }
+
+    /// Stops or starts answering: while it is down every request fails as a refused connection does.
+    pub fn set_down(&self, down: bool) {
+        self.with(|s| {
+            s.down = down;
+            for client in s.clients.values().filter(|_| down) {
+                client.generation.fetch_add(1, Ordering::SeqCst);
+            }
+        });
+        self.poke();
+    }
+
+    /// Whether it answers.
+    #[must_use]
+    pub fn is_down(&self) -> bool {
+        self.with(|s| s.down)
+    }
+
+    /// Forgets old changes: watches that resume get 410 and have to list again.
+    pub fn compact(&self) {
+        self.with(|s| s.store.compact());
+    }
+
+    /// Injects a fault.
+    pub fn inject(&self, rule: Rule) -> Fired {
+        self.with(|s| s.faults.add(rule))
+    }
+
+    /// Injects a fault of watches.
+    pub fn inject_watch(&self, fault: WatchFault) {
+        self.with(|s| s.faults.watches.insert(0, fault));
+        self.poke();
+    }
+
+    /// The next lists of a client show this version.
+    pub fn serve_stale_lists(&self, client: &str, version: u64, times: u64) {
+        self.with(|s| {
+            s.faults.stale = Some(StaleLists {
+                client: client.to_owned(),
+                version,
+                times,
+            })
+        });
+    }
+
+    /// Ends all faults.
+    pub fn clear_faults(&self) {
+        self.with(|s| s.faults.clear());
+        self.poke();
+    }
+
+    /// Time that every request takes from now on.
+    pub fn set_latency(&self, latency: Duration) {
+        self.with(|s| s.faults.latency = latency);
+    }
+
+    /// Adds a mutating webhook.
+    pub fn add_admission(
+        &self,
+        hook: impl Fn(&Resource, Option<&Value>, &mut Value) -> Result<(), Failure> + Send + Sync + 'static,
+    ) {
+        self.with(|s| s.admission.add(hook));
+    }
+
+    /// Remembers a request.
+    pub fn log(&self, request: RequestInfo) {
+        self.with(|s| s.requests.push(request));
+    }
+
+    /// The requests that match, in order.
+    #[must_use]
+    pub fn requests(&self, matches: impl Fn(&RequestInfo) -> bool) -> Vec<RequestInfo> {
+        self.with(|s| s.requests.iter().filter(|r| matches(r)).cloned().collect())
+    }
+
+    /// Number of requests of a client by verb and resource.
+    #[must_use]
+    pub fn counters(&self, client: &str) -> BTreeMap<(&'static str, &'static str), usize> {
+        let mut counters = BTreeMap::new();
+        for request in self.requests(|r| r.client == client) {
+            *counters.entry((request.verb, request.resource)).or_default() += 1;
+        }
+        counters
+    }
+
+    /// Forgets the requests so far.
+    pub fn clear_requests(&self) {
+        self.with(|s| s.requests.clear());
+    }
+
+    /// One pass of the garbage collector and of the namespace controller.
+    #[must_use]
+    pub fn collect_garbage(&self) -> usize {
+        self.with(|s| delete::collect_garbage(&mut s.store))
+    }
+
+    /// The newest resourceVersion.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.with(|s| s.store.version())
+    }
+
+    /// Creates a namespace; none when it exists.
+    pub fn create_namespace(&self, name: &str) {
+        let route = Route::parse("/api/v1/namespaces");
+        let body = json!({"metadata": {"name": name, "labels": {"kubernetes.io/metadata.name": name}}});
+        if let Some(route) = route {
+            // An existing namespace is what was asked for.
+            let _ = self.verbs(|v| v.create(&route, body, &Options::default()));
+        }
+    }
+
+    /// Direct access, past faults and log: how the simulated rest of the world reads and writes.
+    pub fn verbs<T>(&self, f: impl FnOnce(&mut Verbs<'_>) -> T) -> T {
+        self.with(|s| {
+            f(&mut Verbs {
+                store: &mut s.store,
+                admission: &s.admission,
+            })
+        })
+    }
+
+    /// Direct read of an object.
+    #[must_use]
+    pub fn get(&self, key: &Key) -> Option<Arc<Value>> {
+        self.with(|s| s.store.get(key))
+    }
+
+    /// Direct list of the objects of a resource in one namespace or (empty) in all.
+    #[must_use]
+    pub fn list(&self, resource: &'static Resource, namespace: &str) -> Vec<Arc<Value>> {
+        self.with(|s| s.store.list(resource, namespace).map(|(_, o)| Arc::clone(o)).collect())
+    }
+
+    /// Direct creation.
+    ///
+    /// # Errors
+    /// What a client would get.
+    pub fn create(&self, resource: &'static Resource, namespace: &str, object: Value) -> Result<Arc<Value>, Failure> {
+        let route = Route {
+            resource,
+            namespace: namespace.to_owned(),
+            name: None,
+            subresource: None,
+        };
+        self.verbs(|v| v.create(&route, object, &options("world")))
+    }
+
+    /// Direct merge patch of an object or its status.
+    ///
+    /// # Errors
+    /// What a client would get.
+    pub fn patch(&self, key: &Key, subresource: Option<&str>, change: Value) -> Result<Arc<Value>, Failure> {
+        let route = Route {
+            resource: key.resource,
+            namespace: key.namespace.clone(),
+            name: Some(key.name.clone()),
+            subresource: subresource.map(ToOwned::to_owned),
+        };
+        self.verbs(|v| v.patch(&route, key, PatchKind::Merge, change, &options("world")))
+    }
+
+    /// Direct deletion.
+    ///
+    /// # Errors
+    /// What a client would get.
+    pub fn delete(&self, key: &Key, options: &delete::DeleteOptions) -> Result<Arc<Value>, Failure> {
+        self.with(|s| delete::delete(&mut s.store, key, options))
+    }
+}
+
+fn options(manager: &str) -> Options {
+    Options {
+        manager: manager.to_owned(),
+        ..Options::default()
+    }
+}
