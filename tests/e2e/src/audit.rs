@@ -4,10 +4,14 @@
 //! of metadata a request of Mainstay.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use anyhow::{Context as _, Result};
 use serde::Deserialize;
+
+use crate::testbed::Testbed;
+
+/// What Mainstay calls itself in requests (feature A6).
+const AGENT: &str = "mainstay/";
 
 /// One line of the audit log, as far as it is needed.
 #[derive(Debug, Deserialize)]
@@ -18,6 +22,13 @@ struct Line {
     #[serde(default)]
     user_agent: String,
     object_ref: Option<ObjectRef>,
+    response_status: Option<ResponseStatus>,
+}
+
+#[derive(Debug, Deserialize)]
+struct ResponseStatus {
+    #[serde(default)]
+    code: u16,
 }
 
 #[derive(Debug, Deserialize)]
@@ -31,32 +42,31 @@ struct ObjectRef {
     subresource: String,
 }
 
-/// Length of the log: where a later count begins.
-pub fn position(log: &Path) -> Result<u64> {
-    Ok(std::fs::metadata(log).with_context(|| format!("failed to look at {}", log.display()))?.len())
+/// Number of lines: where a later count begins.
+pub async fn position(testbed: &Testbed) -> Result<usize> {
+    Ok(testbed.audit_log().await?.lines().count())
 }
 
-/// Mutating requests of Mainstay since a position: `verb resource/name` → how often. Events and leases count too.
-pub fn writes_since(log: &Path, position: u64, namespace: &str) -> Result<BTreeMap<String, usize>> {
-    use std::io::{Read as _, Seek as _};
-    let shown = log.display();
-    let mut file = std::fs::File::open(log).with_context(|| format!("failed to open {shown}"))?;
-    file.seek(std::io::SeekFrom::Start(position)).with_context(|| format!("failed to seek in {shown}"))?;
-    let mut text = String::new();
-    file.read_to_string(&mut text).with_context(|| format!("failed to read {shown}"))?;
-    count(&text, namespace)
+/// Writes of the operator about a namespace since a position: `verb resource/name` → how often. Events count, too.
+pub async fn writes_since(testbed: &Testbed, position: usize, namespace: &str) -> Result<BTreeMap<String, usize>> {
+    count(&testbed.audit_log().await?, position, |line| {
+        line.object_ref.as_ref().is_some_and(|object| object.namespace == namespace)
+    })
 }
 
-fn count(text: &str, namespace: &str) -> Result<BTreeMap<String, usize>> {
+/// Writes of the operator that its rights did not allow, since the log began.
+pub async fn forbidden(testbed: &Testbed) -> Result<BTreeMap<String, usize>> {
+    count(&testbed.audit_log().await?, 0, |line| line.response_status.as_ref().is_some_and(|s| s.code == 403))
+}
+
+fn count(text: &str, position: usize, wanted: impl Fn(&Line) -> bool) -> Result<BTreeMap<String, usize>> {
     let mut writes = BTreeMap::new();
-    for line in text.lines() {
+    for line in text.lines().skip(position) {
         let line: Line = serde_json::from_str(line).with_context(|| format!("failed to parse audit line {line}"))?;
-        let Some(object) = line.object_ref else { continue };
-        let mutating = matches!(line.verb.as_str(), "create" | "update" | "patch" | "delete" | "deletecollection");
-        let ours = line.user_agent.starts_with("mainstay/") && object.namespace == namespace;
+        let Some(object) = &line.object_ref else { continue };
         // Reviews are POSTs that change nothing.
         let review = object.resource.ends_with("reviews");
-        if line.stage == "ResponseComplete" && mutating && ours && !review {
+        if line.stage == "ResponseComplete" && line.user_agent.starts_with(AGENT) && !review && wanted(&line) {
             let slash = if object.subresource.is_empty() { "" } else { "/" };
             let key = format!("{} {}/{}{slash}{}", line.verb, object.resource, object.name, object.subresource);
             *writes.entry(key).or_insert(0) += 1;
@@ -70,20 +80,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_mutations_of_mainstay_in_the_namespace() {
-        let line = |verb: &str, agent: &str, namespace: &str| {
+    fn counts_what_is_wanted_after_the_position() {
+        let line = |agent: &str, namespace: &str, code: u16| {
             format!(
-                r#"{{"stage":"ResponseComplete","verb":"{verb}","userAgent":"{agent}","objectRef":{{"resource":"mysqlclusters","namespace":"{namespace}","name":"shop","subresource":"status"}}}}"#
+                r#"{{"stage":"ResponseComplete","verb":"update","userAgent":"{agent}","objectRef":{{"resource":"mysqlclusters","namespace":"{namespace}","name":"shop","subresource":"status"}},"responseStatus":{{"code":{code}}}}}"#
             )
         };
         let log = [
-            line("update", "mainstay/0.1.0", "a"),
-            line("update", "mainstay/0.1.0", "a"),
-            line("get", "mainstay/0.1.0", "a"),
-            line("update", "kubectl/1", "a"),
-            line("update", "mainstay/0.1.0", "b"),
+            line("mainstay/0.1.0", "a", 200),
+            line("mainstay/0.1.0", "a", 200),
+            line("mainstay/0.1.0", "a", 403),
+            line("kubectl/1", "a", 200),
+            line("mainstay/0.1.0", "b", 200),
         ];
-        let writes = count(&log.join("\n"), "a").unwrap();
+        let of_a = |l: &Line| l.object_ref.as_ref().is_some_and(|o| o.namespace == "a");
+        let writes = count(&log.join("\n"), 1, of_a).unwrap();
         assert_eq!(writes, BTreeMap::from([("update mysqlclusters/shop/status".to_owned(), 2)]));
     }
 }

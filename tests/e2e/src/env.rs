@@ -28,8 +28,10 @@ pub struct Settings {
     pub testbed: Option<String>,
     /// Image of the MySQL server.
     pub mysql_image: String,
-    /// The `mainstay` binary, for the plugin and for the operator outside of the cluster.
+    /// The `mainstay` binary, for the plugin, the operator's image and the operator outside of the cluster.
     pub mainstay: PathBuf,
+    /// Image of the operator (`name:tag`), on all nodes already; default: one packed from the binary.
+    pub operator_image: Option<String>,
 }
 
 /// What one run works with.
@@ -45,6 +47,8 @@ pub struct Env {
     pub mysql_image: String,
     /// The `mainstay` binary.
     pub mainstay: PathBuf,
+    /// Image of the operator, `name:tag`.
+    pub operator_image: Option<String>,
     /// Root of the checkout.
     pub root: PathBuf,
     /// Folder of this run's evidence.
@@ -59,10 +63,12 @@ impl Env {
         // Two providers are compiled in through dependencies: say which one.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let root = root()?;
+        let testbed = Testbed::new(&root, settings.testbed);
         let (kubeconfig, testbed) = match settings.kubeconfig {
+            // The testbed's own kubeconfig in the environment means the testbed.
+            Some(path) if testbed.kubeconfig().await.is_ok_and(|own| own == path) => (path, Some(testbed)),
             Some(path) => (path, None),
             None => {
-                let testbed = Testbed::new(&root, settings.testbed);
                 testbed.up().await?;
                 (testbed.kubeconfig().await?, Some(testbed))
             }
@@ -74,6 +80,7 @@ impl Env {
             testbed,
             mysql_image: settings.mysql_image,
             mainstay: settings.mainstay,
+            operator_image: settings.operator_image,
             evidence: cache()?.join("evidence").join(&run),
             root,
             run,
@@ -87,8 +94,21 @@ impl Env {
 
     /// Runs kubectl; its standard output.
     pub async fn kubectl(&self, args: &[&str]) -> Result<String> {
-        let envs = [("KUBECONFIG", self.kubeconfig.as_path())];
-        process::run(Path::new("kubectl"), args, &envs, Duration::from_secs(120)).await
+        self.tool("kubectl", args).await
+    }
+
+    /// Runs helm; its standard output.
+    pub async fn helm(&self, args: &[&str]) -> Result<String> {
+        self.tool("helm", args).await
+    }
+
+    /// The testbed brings its tools along; for another Kubernetes the user's are taken.
+    async fn tool(&self, name: &str, args: &[&str]) -> Result<String> {
+        let limit = Duration::from_secs(120);
+        if let Some(testbed) = &self.testbed {
+            return testbed.tool(name, args, limit).await;
+        }
+        process::run(Path::new(name), args, &[("KUBECONFIG", &self.kubeconfig)], limit).await
     }
 
     /// Runs the `mainstay` binary as a plugin of kubectl does.

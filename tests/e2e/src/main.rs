@@ -26,6 +26,9 @@ struct Arguments {
     /// The `mainstay` binary; default: the one beside this program.
     #[arg(long, env = "MAINSTAY_BINARY", global = true)]
     mainstay: Option<PathBuf>,
+    /// Image of the operator (`name:tag`), on all nodes already; default: one packed from the binary.
+    #[arg(long, env = "MAINSTAY_IMAGE", global = true)]
+    operator_image: Option<String>,
     /// Values for the chart (`name=value`).
     #[arg(long = "set", global = true)]
     values: Vec<String>,
@@ -121,6 +124,7 @@ async fn prepare(arguments: &Arguments) -> Result<Env> {
         testbed: arguments.testbed.clone(),
         mysql_image: arguments.mysql_image.clone(),
         mainstay,
+        operator_image: arguments.operator_image.clone(),
     })
     .await?;
     if arguments.installed {

@@ -36,13 +36,25 @@ pub fn pods_of(env: &Env) -> Api<Pod> {
 pub async fn install(env: &Env, values: &[String]) -> Result<()> {
     let chart = env.root.join("charts/mainstay");
     let chart = chart.to_str().context("the path of the chart is not UTF-8")?;
+    let image = image(env).await?;
+    let (repository, tag) = image.rsplit_once(':').with_context(|| format!("the image {image} has no tag"))?;
+    let (repository, tag) = (format!("image.repository={repository}"), format!("image.tag={tag}"));
     let mut args = vec!["upgrade", "--install", RELEASE, chart, "-n", OPERATOR_NAMESPACE, "--create-namespace"];
+    args.extend(["--set", &repository, "--set", &tag]);
     for value in values {
         args.extend(["--set", value]);
     }
-    let envs = [("KUBECONFIG", env.kubeconfig.as_path())];
-    process::run(Path::new("helm"), &args, &envs, LIMIT).await?;
+    env.helm(&args).await?;
     ready(env).await
+}
+
+/// The operator's image: the one that was named, else one packed from the binary.
+pub async fn image(env: &Env) -> Result<String> {
+    match (&env.operator_image, &env.testbed) {
+        (Some(image), _) => Ok(image.clone()),
+        (None, Some(testbed)) => testbed.operator_image(&env.mainstay).await,
+        (None, None) => anyhow::bail!("on another Kubernetes than the testbed, name the operator's image"),
+    }
 }
 
 /// Waits until the operator's newest pods are ready.
@@ -58,8 +70,18 @@ pub async fn ready(env: &Env) -> Result<()> {
     .await
 }
 
-/// Scales the operator and waits until it is so: no pod is left at zero.
-pub async fn scale(env: &Env, replicas: i32) -> Result<()> {
+/// The operator, scaled to zero: what a scenario does while it is away.
+pub async fn away<T>(env: &Env, doing: impl AsyncFnOnce() -> Result<T>) -> Result<T> {
+    let before = deployments(env).get(RELEASE).await.context("failed to get the operator's Deployment")?;
+    let replicas = before.spec.and_then(|s| s.replicas).unwrap_or(1);
+    scale(env, 0).await?;
+    let done = doing().await;
+    // Whatever happened: the other scenarios need it.
+    scale(env, replicas).await?;
+    done
+}
+
+async fn scale(env: &Env, replicas: i32) -> Result<()> {
     let patch = json!({"spec": {"replicas": replicas}});
     deployments(env)
         .patch(RELEASE, &PatchParams::default(), &Patch::Merge(&patch))
@@ -97,7 +119,8 @@ pub struct Outside {
 
 impl Outside {
     /// Starts `mainstay operator --kubeconfig …`; its log goes to the evidence folder.
-    pub fn start(env: &Env) -> Result<Self> {
+    pub async fn start(env: &Env) -> Result<Self> {
+        let image = image(env).await?;
         std::fs::create_dir_all(&env.evidence).context("failed to create the evidence folder")?;
         let log = std::fs::File::create(env.evidence.join("operator-outside.log"))
             .context("failed to create the operator's log")?;
@@ -105,7 +128,8 @@ impl Outside {
             .arg("operator")
             .arg("--kubeconfig")
             .arg(&env.kubeconfig)
-            .args(["--namespace", OPERATOR_NAMESPACE])
+            .env("MAINSTAY_OPERATOR_NAMESPACE", OPERATOR_NAMESPACE)
+            .env("MAINSTAY_OPERATOR_IMAGE", image)
             .stdin(Stdio::null())
             .stdout(Stdio::from(log.try_clone().context("failed to share the operator's log")?))
             .stderr(Stdio::from(log))

@@ -1,6 +1,6 @@
 //! The testbed's command line: a real Kubernetes of several nodes on this machine.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -9,6 +9,8 @@ use crate::process;
 
 /// How long a node may take to be switched off or on.
 const NODE: Duration = Duration::from_secs(60);
+/// How long an image may take to be packed or loaded.
+const IMAGE: Duration = Duration::from_secs(180);
 
 /// The testbed of this checkout.
 #[derive(Clone, Debug)]
@@ -20,7 +22,7 @@ pub struct Testbed {
 impl Testbed {
     /// The testbed of the checkout at `root`, by its name when it is not the default one.
     #[must_use]
-    pub fn new(root: &std::path::Path, name: Option<String>) -> Self {
+    pub fn new(root: &Path, name: Option<String>) -> Self {
         Self { program: root.join("tests/testbed/testbed"), name }
     }
 
@@ -36,11 +38,25 @@ impl Testbed {
         Ok(PathBuf::from(path.trim()))
     }
 
-    /// Path of the API server's audit log.
-    pub async fn audit_log(&self) -> Result<PathBuf> {
-        let printed = self.call(&["audit-log"], NODE).await?;
-        let path = printed.lines().last().context("failed to read the path of the audit log: nothing was printed")?;
-        Ok(PathBuf::from(path.trim()))
+    /// Lines of the API server's audit log: one a write of the accounts in the operator's namespace.
+    pub async fn audit_log(&self) -> Result<String> {
+        self.call(&["logs", "audit"], NODE).await
+    }
+
+    /// Packs a binary as the operator's image, loads it into all nodes; its name.
+    pub async fn operator_image(&self, binary: &Path) -> Result<String> {
+        let binary = binary.to_str().context("the path of the binary is not UTF-8")?;
+        let sum = process::run(Path::new("sha256sum"), &[binary], &[], NODE).await?;
+        let name = format!("mainstay.dev/mainstay:e2e-{}", sum.get(..12).unwrap_or_default());
+        let packed = self.call(&["images", "operator", "--binary", binary, "--tag", &name], IMAGE).await?;
+        let archive = packed.lines().last().context("failed to pack the operator's image: no path was printed")?;
+        self.call(&["load", archive.trim()], IMAGE).await?;
+        Ok(name)
+    }
+
+    /// Runs kubectl or helm with the testbed's kubeconfig; the standard output.
+    pub async fn tool(&self, name: &str, args: &[&str], limit: Duration) -> Result<String> {
+        self.call(&[&[name], args].concat(), limit).await
     }
 
     /// Cuts the power of a node: everything on it ends at once.

@@ -41,17 +41,14 @@ async fn outdated(context: &Context, cluster: &Cluster) -> Result<()> {
             .await?;
         cluster.serves(HEAL).await?;
     }
-    operator::scale(&context.env, 0).await?;
-    let outdated = async {
+    let history = operator::away(&context.env, async || {
         let mut client = cluster.root().await?.at(cluster.pod_address(&zero).await?).connect().await?;
         client.execute("STOP REPLICA IO_THREAD").await?;
         let history = write_some(cluster, "f17_outdated").await?;
         force_delete_all(cluster).await?;
-        Ok::<History, anyhow::Error>(history)
-    }
-    .await;
-    operator::scale(&context.env, 1).await?;
-    let history = outdated?;
+        Ok(history)
+    })
+    .await?;
     cluster.serves(HEAL).await.context("all pods force-deleted with ordinal 0 outdated")?;
     cluster.check(&history, "f17_outdated").await
 }

@@ -18,14 +18,10 @@ pub(super) async fn at_start(context: Arc<Context>) -> Result<()> {
     let cluster = context.shared().await?;
     let mut writer = Writer::start(cluster.app().await?, "f05").await?;
     writer.progress(100, HEAL).await?;
-    operator::scale(&context.env, 0).await?;
-    let broken = break_it(&cluster).await;
-    let history = writer.finish().await;
-    // Whatever happened above: the others need the operator.
-    operator::scale(&context.env, 1).await?;
-    broken?;
+    operator::away(&context.env, async || break_it(&cluster).await).await?;
     cluster.serves(HEAL).await?;
-    cluster.check(&history?, "f05").await?;
+    let history = writer.finish().await?;
+    cluster.check(&history, "f05").await?;
     let primary = cluster.primary().await?;
     let root = cluster.root().await?;
     for ordinal in 0..3 {

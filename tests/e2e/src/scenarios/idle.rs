@@ -18,18 +18,18 @@ const REST: Duration = Duration::from_secs(20);
 
 /// Mainstay writes nothing about a healthy cluster for five minutes, and no pod of it changes.
 pub(super) async fn no_writes(context: Arc<Context>) -> Result<()> {
-    let log = context.env.testbed()?.audit_log().await?;
+    let testbed = context.env.testbed()?;
     let namespace = context.namespace().await?;
     let cluster = Cluster::create(&context.env, &namespace, &context.manifest("idle", 3).with_app()).await?;
     cluster.serves(HEAL).await?;
-    let begin = audit::position(&log)?;
-    let seen = audit::writes_since(&log, 0, &namespace)?;
+    let begin = audit::position(testbed).await?;
+    let seen = audit::writes_since(testbed, 0, &namespace).await?;
     ensure!(!seen.is_empty(), "the audit log has no line of Mainstay about {namespace}: it cannot show idleness");
     context.note(format!("{} writes to make the cluster", seen.values().sum::<usize>()));
     still(&cluster, REST).await?;
-    let begin = if audit::writes_since(&log, begin, &namespace)?.is_empty() { begin } else { audit::position(&log)? };
+    let begin = if audit::writes_since(testbed, begin, &namespace).await?.is_empty() { begin } else { audit::position(testbed).await? };
     still(&cluster, IDLE).await?;
-    let writes = audit::writes_since(&log, begin, &namespace)?;
+    let writes = audit::writes_since(testbed, begin, &namespace).await?;
     ensure!(writes.is_empty(), "Mainstay wrote while idle: {writes:?}");
     Ok(())
 }

@@ -13,18 +13,15 @@ use crate::runner::Context;
 pub(super) async fn creates(context: Arc<Context>) -> Result<()> {
     let env = &context.env;
     let namespace = context.namespace().await?;
-    operator::scale(env, 0).await?;
-    let worked = async {
-        let outside = Outside::start(env)?;
+    let cluster = operator::away(env, async || {
+        let outside = Outside::start(env).await?;
         let cluster = Cluster::create(env, &namespace, &context.manifest("hand", 3).with_app()).await?;
         cluster.serves(HEAL).await?;
         pods::kill_mysqld(&cluster.pods(), &cluster.primary().await?).await?;
         cluster.serves(HEAL).await?;
         outside.stop().await?;
-        Ok::<Cluster, anyhow::Error>(cluster)
-    }
-    .await;
-    operator::scale(env, 1).await?;
-    let cluster = worked?;
+        Ok(cluster)
+    })
+    .await?;
     cluster.serves(HEAL).await
 }

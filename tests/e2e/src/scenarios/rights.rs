@@ -28,6 +28,8 @@ pub(super) async fn least_privilege(context: Arc<Context>) -> Result<()> {
             ensure!(!may, "the operator may {verb} {resource}");
         }
     }
+    let denied = crate::audit::forbidden(context.env.testbed()?).await?;
+    ensure!(denied.is_empty(), "the operator tried what it may not: {denied:?}");
     let instance = format!("system:serviceaccount:{}:{}-instance", cluster.namespace, cluster.name);
     let nobody = format!("system:serviceaccount:{}:default", cluster.namespace);
     let (has, everybody) =
@@ -45,11 +47,9 @@ async fn list(context: &Context, namespace: &str, who: &str) -> Result<String> {
 }
 
 async fn may(context: &Context, namespace: &str, who: &str, verb: &str, resource: &str) -> Result<bool> {
-    let envs = [("KUBECONFIG", context.env.kubeconfig.as_path())];
-    let args = ["auth", "can-i", verb, resource, "-n", namespace, "--as", who];
-    let limit = std::time::Duration::from_secs(10);
-    let output = crate::process::output(Path::new("kubectl"), &args, &envs, limit).await?;
-    Ok(String::from_utf8_lossy(&output.stdout).trim() == "yes")
+    // kubectl exits with 1 for "no".
+    let answer = context.env.kubectl(&["auth", "can-i", verb, resource, "-n", namespace, "--as", who]).await;
+    Ok(answer.is_ok_and(|text| text.trim() == "yes"))
 }
 
 fn write(golden: &Path, rights: &str) -> Result<()> {
