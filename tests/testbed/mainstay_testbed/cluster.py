@@ -80,6 +80,7 @@ def _start(home: Home, settings: Settings, seed_dir: Path) -> None:
     _load_operator_images(home, list(numbers))
     with step("waiting for the nodes"):
         wait_for_nodes(home, [node_name(n) for n in numbers])
+        _wait_for_first_pod(home)
     say(f"{settings.nodes} nodes are ready")
 
 
@@ -106,6 +107,13 @@ def wait_for_nodes(home: Home, names: List[str]) -> None:
         return set(names) <= set(ready_nodes(home))
 
     _wait(all_ready, f"not all nodes become Ready: look at the kubelet logs in {home.logs}")
+
+
+def _wait_for_first_pod(home: Home) -> None:
+    """A fresh cluster refuses pods until the controllers have made the namespace's service account."""
+    _wait(lambda: succeeds([programs.binary("kubernetes"), "kubectl", f"--kubeconfig={home.kubeconfig}", "get",
+                            "serviceaccount/default", "--namespace=default"]),
+          f"the controller manager makes no service accounts: look at {home.logs}/kube-controller-manager.log")
 
 
 def ready_nodes(home: Home) -> List[str]:

@@ -56,8 +56,9 @@ def start(home: Home, settings: Settings, number: int) -> None:
         return
     name, plan = node_name(number), settings.plan
     own = group(plan, number)
-    own.create()
     own.kill()  # leftovers of a node whose start was interrupted
+    own.remove()  # a machine that starts has no groups of its former pods; the kubelet would wait for each
+    own.create()
     write_configuration(home, settings, number)
     argv = network.in_namespace(plan.node_namespace(number), [
         "unshare", "--mount", "--pid", "--uts", "--cgroup", "--fork", "--kill-child", "--mount-proc",

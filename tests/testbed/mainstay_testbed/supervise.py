@@ -9,7 +9,6 @@ import os
 import select
 import signal
 import socket
-import subprocess
 import sys
 import time
 
@@ -37,11 +36,13 @@ def ready(condition: str) -> bool:
 
 
 def start(command: dict) -> int:
-    """Starts one command with its output appended to its log."""
-    log = os.open(command["log"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    """Starts one command with its output appended to its log; 0 if that fails. Not with `subprocess`, which waits for
+    children itself now and then, so that their end would be missed here."""
+    log = os.open(command["log"], os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
-        return subprocess.Popen(command["argv"], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                                env={**os.environ, **command.get("env", {})}, start_new_session=True).pid
+        return os.posix_spawnp(command["argv"][0], command["argv"], {**os.environ, **command.get("env", {})}, setsid=True,
+                               file_actions=[(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                                             (os.POSIX_SPAWN_DUP2, log, 1), (os.POSIX_SPAWN_DUP2, log, 2)])
     except OSError as error:
         os.write(log, f"supervise: failed to start {command['name']}: {error}\n".encode())
         return 0

@@ -87,7 +87,7 @@ class Checks:
             wait(f"{tag} tells its version", lambda: version in self.testbed.kubectl("logs", name, "--ignore-errors"), 20)
         self.testbed.apply(workload.pod("broken", "mysql:9.7.4-broken", ["mysqld"]))
         wait("the broken one fails", lambda: self.testbed.get("pod", "broken")["status"]["phase"] == "Failed", 20)
-        self.testbed.kubectl("delete", "pod", "--all", "--wait=false", "--selector=!app")
+        self.testbed.kubectl("delete", "pod", "--wait=false", "--selector=!app")
 
     def small_claims_are_refused(self) -> None:
         self.testbed.apply(workload.claim("tiny", "100Mi"), workload.pod("tiny", "mysql:9.7.4", ["true"], volume_of="tiny"))
@@ -162,11 +162,10 @@ class Checks:
         node = self._node_of(PODS[2])
         self.testbed.run("cut-api", node)
         assert self._reaches(PODS[0], PODS[2]), "pods do not reach the node's pod"
-        name = f"getent hosts kubernetes.default.svc && timeout 2 bash -c 'exec 3<>/dev/tcp/kubernetes.default.svc/443'"
         noticed = wait("NotReady", lambda: not self.testbed.node_ready(node), 30)
         enter = self.testbed.run("exec", node, "--", "bash", "-c", "timeout 2 bash -c 'exec 3<>/dev/tcp/$0/6443' || echo cut",
                                  self._control_address())
-        assert "cut" in enter and name, "the node reaches the API server"
+        assert "cut" in enter, "the node reaches the API server"
         self.testbed.run("heal", node)
         wait("Ready again", lambda: self.testbed.node_ready(node), 60)
         wait("all pods are back", self._all_ready, 90)
@@ -178,7 +177,7 @@ class Checks:
     def node_hangs(self) -> str:
         node = self._node_of(PODS[1])
         self.testbed.run("freeze", node)
-        assert f"frozen" in self.testbed.run("status"), "the status does not show it"
+        assert "frozen" in self.testbed.run("status"), "the status does not show it"
         noticed = wait("NotReady", lambda: not self.testbed.node_ready(node), 30)
         self.testbed.run("thaw", node)
         back = wait("Ready again", lambda: self.testbed.node_ready(node), 60)
@@ -186,11 +185,15 @@ class Checks:
         return f"NotReady after {noticed:.1f} s, Ready {back:.1f} s after thaw"
 
     def frozen_node_loses_power(self) -> None:
-        node = self._node_of(PODS[1])
+        node, before = self._node_of(PODS[1]), self._starts_of(PODS[1])
         self.testbed.run("freeze", node)
         self.testbed.run("power-off", node)
         self.testbed.run("power-on", node)
+        wait("its pod runs anew", lambda: self._starts_of(PODS[1]) > before, 90)
         wait("all pods are back", self._all_ready, 90)
+
+    def _starts_of(self, pod: str) -> int:
+        return sum(status["restartCount"] for status in self.testbed.get("pod", pod)["status"]["containerStatuses"])
 
     def disk_breaks(self) -> None:
         pod = PODS[2]
