@@ -74,6 +74,14 @@ class Group:
         """What a process writes 0 into to enter the group."""
         return [str(folder / "cgroup.procs") for folder in self._folders()]
 
+    def adopt(self, pid: int) -> None:
+        """Moves a process into the group; that it just ended is no error."""
+        for procs in self.procs_files():
+            try:
+                Path(procs).write_text(str(pid))
+            except ProcessLookupError:
+                return
+
     def pids(self) -> Set[int]:
         """All processes in the group and below, as this process sees them."""
         found: Set[int] = set()

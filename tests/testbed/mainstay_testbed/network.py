@@ -59,8 +59,8 @@ def _machine(plan: Plan, namespace: str, link: str, address: str, existing: List
                f"connect {namespace}")
     _batch(["link set lo up", f"addr replace {address}/24 dev eth0", "link set eth0 up",
             f"route replace default via {plan.host}"], f"configure {namespace}", namespace)
-    run(in_namespace(namespace, ["sysctl", "-qw", "net.ipv4.ip_forward=1", "net.ipv4.conf.all.rp_filter=0"]),
-        attempt=f"let {namespace} forward packets")
+    settings = "echo 1 >/proc/sys/net/ipv4/ip_forward; echo 0 >/proc/sys/net/ipv4/conf/all/rp_filter"
+    run(in_namespace(namespace, ["sh", "-ec", settings]), attempt=f"let {namespace} forward packets")
 
 
 def _link_exists(link: str) -> bool:

@@ -16,6 +16,7 @@ from .run import run
 from .state import Home, Settings, write_atomically
 
 CONTAINERD_SOCKET = "/run/containerd/containerd.sock"
+LAUNCHERS = "launchers"  # the group of the processes that wait for the nodes' first processes; see nodeinit
 PAUSE_IMAGE = "registry.k8s.io/pause:3.10"
 
 # the usual path → the folder of the node that it is
@@ -65,6 +66,9 @@ def start(home: Home, settings: Settings, number: int) -> None:
         "--propagation", "slave", sys.executable, "-I", "-S", nodeinit.__file__, str(home.node(name) / "init.json")])
     parent = processes.start_in(own, argv, home.logs / f"{name}.log")
     processes.record(pid_file(home, number), processes.only_child(parent))
+    launchers = Group(f"{plan.cgroup}/{LAUNCHERS}")
+    launchers.create()
+    launchers.adopt(parent)
 
 
 def stop(home: Home, plan: Plan, number: int, lose_cache: bool) -> None:

@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import supervise  # noqa: E402
@@ -50,17 +51,26 @@ def own_cgroups(hierarchies: list) -> None:
 
 
 def leave_cgroup_root(root: str) -> None:
-    """v2: a group with controllers for its children holds no process itself."""
+    """v2: a group with controllers for its children holds no process itself. The process outside that started this one
+    leaves it too, in a moment; hence the patience."""
     os.makedirs(f"{root}/system", exist_ok=True)
     with open(f"{root}/system/cgroup.procs", "w") as procs:
         procs.write("0")
     with open(f"{root}/cgroup.controllers") as available:
-        for controller in available.read().split():
-            try:
-                with open(f"{root}/cgroup.subtree_control", "w") as control:
-                    control.write(f"+{controller}")
-            except OSError:
-                pass
+        controllers = available.read().split()
+    deadline = time.monotonic() + 5
+    for controller in controllers:
+        while not delegated(root, controller) and time.monotonic() < deadline:
+            time.sleep(0.01)
+
+
+def delegated(root: str, controller: str) -> bool:
+    try:
+        with open(f"{root}/cgroup.subtree_control", "w") as control:
+            control.write(f"+{controller}")
+        return True
+    except OSError:
+        return False
 
 
 def main(config: dict) -> None:
