@@ -96,6 +96,9 @@ def main(argv: List[str]) -> int:
         return 1
     except KeyboardInterrupt:
         return 130
+    except BrokenPipeError:  # the reader, head for example, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
     except PermissionError as error:
         print(f"testbed: {error}: run the command as root", file=sys.stderr)
         return 1

@@ -52,7 +52,8 @@ def _decide(home: Home, before: Optional[Settings], nodes: Optional[int], profil
     if plan.range in taken:
         raise TestbedError(f"the range {plan.range} belongs to another testbed: give another one with --range")
     _check_range_is_free(plan, before)
-    return Settings(home.name, plan.range, check_nodes(nodes or 3), profile or "fast", boot_id())
+    nodes, profile = nodes or (before.nodes if before else 3), profile or (before.profile if before else "fast")
+    return Settings(home.name, plan.range, check_nodes(nodes), profile, boot_id())
 
 
 def _check_range_is_free(plan: Plan, before: Optional[Settings]) -> None:

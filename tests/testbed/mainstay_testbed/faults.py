@@ -6,6 +6,7 @@ from typing import List, Tuple
 from . import control, network, node, storage
 from .errors import TestbedError
 from .plan import node_name, node_number
+from .programs import binary
 from .progress import say
 from .run import succeeds
 from .state import Home, Settings
@@ -104,6 +105,5 @@ def conditions(home: Home, settings: Settings, number: int) -> List[str]:
 
 
 def api_answers(home: Home, settings: Settings) -> bool:
-    from .programs import binary
     return succeeds([binary("kubernetes"), "kubectl", f"--kubeconfig={home.kubeconfig}", "get", "--raw", "/readyz",
                      "--request-timeout=3s"])

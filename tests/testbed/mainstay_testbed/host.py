@@ -43,7 +43,7 @@ def extend_path() -> None:
 
 def check(nodes: int) -> None:
     """Raises one clear sentence if this machine cannot carry a testbed; changes nothing."""
-    for probe in (_root, _linux, _namespaces, _cgroups, _loop_devices, _filesystems,
+    for probe in (_root, _linux, _namespaces, _links, _cgroups, _loop_devices, _filesystems,
                   lambda: _memory(nodes), lambda: _disk(nodes)):
         problem = probe()
         if problem:
@@ -77,6 +77,16 @@ def _namespaces() -> Optional[str]:
     for name, flag in (("network", CLONE_NEWNET), ("mount", CLONE_NEWNS)):
         if not _in_child(lambda: libc.unshare(flag) == 0):
             return f"it may not make {name} namespaces: give it CAP_SYS_ADMIN (a privileged container, or a real machine)"
+    return None
+
+
+def _links() -> Optional[str]:
+    if not shutil.which("ip"):
+        return None  # a machine without iproute2 gets it first
+    probe = f"tbp{os.getpid()}"
+    if not succeeds(["ip", "link", "add", probe, "type", "bridge"]):
+        return "it may not make network links: give it CAP_NET_ADMIN (a privileged container, or a real machine)"
+    succeeds(["ip", "link", "del", probe])
     return None
 
 

@@ -28,7 +28,9 @@ KEPT_OPERATOR_IMAGES = 3
 
 # What a database server in a container never reads. Folders leave with all that is in them.
 LEFT_OUT = (
-    r"(dev|proc|sys|tmp|run)/.+", r"etc/(passwd|group|shadow|gshadow)-?", r"var/(cache|log|tmp|lib/apt|lib/dpkg|lib/systemd)/.+", r"usr/share/(doc|man|locale|info"
+    r"(dev|proc|sys|tmp|run)/.+", r"etc/(passwd|group|shadow|gshadow)-?",
+    r"var/(cache|log|tmp|lib/apt|lib/dpkg|lib/systemd)/.+",
+    r"usr/share/(doc|man|locale|info"
     r"|lintian|perl|perl5|bash-completion|gcc|gdb|common-licenses|keyrings|debconf|pixmaps|menu|bug)", r"usr/lib/apt",
     r"usr/lib/x86_64-linux-gnu/(perl.*|libperl.*|libapt.*|libdb-5.*|gconv/(?!UTF|UNICODE|ISO8859-1\.|gconv-modules).+)",
     r"usr/bin/(perl.*|apt.*|dpkg.*|debconf.*|sqv|zipdetails|localedef|mysql_migrate_keyring|perror|myisam.*|mysqlshow"

@@ -112,6 +112,8 @@ def _nft(plan: Plan, number: int, script: str, attempt: str) -> None:
 
 def cuts(plan: Plan, number: int) -> List[str]:
     """What is cut at a node, in words."""
+    if not _link_exists(plan.node_link(number)):
+        return ["without a cable: run 'testbed up'"]
     found = []
     link = json.loads(run(["bridge", "-json", "link", "show", "dev", plan.node_link(number)],
                           attempt=f"look at the link of node {number}") or "[]")

@@ -62,8 +62,8 @@ def _import_all(archives: List[Archive], root: Path, run_dir: Path) -> None:
     with open(log, "wb") as out:
         containerd = subprocess.Popen(
             # It ends with this command, however that ends.
-            ["setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc", "containerd", "--config",
-             str(config)], stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+            ["setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--net", "--pid", "--fork", "--kill-child",
+             "--mount-proc", "containerd", "--config", str(config)], stdin=subprocess.DEVNULL, stdout=out, stderr=out)
     try:
         deadline = time.monotonic() + CONTAINERD_SECONDS
         while not ready(f"unix:{socket}"):
