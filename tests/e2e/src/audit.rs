@@ -50,13 +50,17 @@ pub async fn position(testbed: &Testbed) -> Result<usize> {
 /// Writes of the operator about a namespace since a position: `verb resource/name` → how often. Events count, too.
 pub async fn writes_since(testbed: &Testbed, position: usize, namespace: &str) -> Result<BTreeMap<String, usize>> {
     count(&testbed.audit_log().await?, position, |line| {
-        line.object_ref.as_ref().is_some_and(|object| object.namespace == namespace)
+        line.object_ref
+            .as_ref()
+            .is_some_and(|object| object.namespace == namespace)
     })
 }
 
 /// Writes of the operator that its rights did not allow, since the log began.
 pub async fn forbidden(testbed: &Testbed) -> Result<BTreeMap<String, usize>> {
-    count(&testbed.audit_log().await?, 0, |line| line.response_status.as_ref().is_some_and(|s| s.code == 403))
+    count(&testbed.audit_log().await?, 0, |line| {
+        line.response_status.as_ref().is_some_and(|s| s.code == 403)
+    })
 }
 
 fn count(text: &str, position: usize, wanted: impl Fn(&Line) -> bool) -> Result<BTreeMap<String, usize>> {
@@ -68,7 +72,10 @@ fn count(text: &str, position: usize, wanted: impl Fn(&Line) -> bool) -> Result<
         let review = object.resource.ends_with("reviews");
         if line.stage == "ResponseComplete" && line.user_agent.starts_with(AGENT) && !review && wanted(&line) {
             let slash = if object.subresource.is_empty() { "" } else { "/" };
-            let key = format!("{} {}/{}{slash}{}", line.verb, object.resource, object.name, object.subresource);
+            let key = format!(
+                "{} {}/{}{slash}{}",
+                line.verb, object.resource, object.name, object.subresource
+            );
             *writes.entry(key).or_insert(0) += 1;
         }
     }
@@ -95,6 +102,9 @@ mod tests {
         ];
         let of_a = |l: &Line| l.object_ref.as_ref().is_some_and(|o| o.namespace == "a");
         let writes = count(&log.join("\n"), 1, of_a).unwrap();
-        assert_eq!(writes, BTreeMap::from([("update mysqlclusters/shop/status".to_owned(), 2)]));
+        assert_eq!(
+            writes,
+            BTreeMap::from([("update mysqlclusters/shop/status".to_owned(), 2)])
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! A MySQLCluster under test.
+//! A `MySQLCluster` under test.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -8,8 +8,8 @@ use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Secret, Service};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::Api;
+use kube::api::{DeleteParams, Patch, PatchParams};
 use mainstay_api::MySQLCluster;
 use mainstay_api::status::{Health, Phase};
 use serde_json::Value;
@@ -21,11 +21,11 @@ use crate::sql::Login;
 use crate::wait;
 
 /// How long a new cluster may take in a test; the figure to beat is the bench's.
-pub const CREATE: Duration = Duration::from_secs(120);
+pub const CREATE: Duration = Duration::from_mins(2);
 /// How long a disturbed cluster may take to heal in a test.
-pub const HEAL: Duration = Duration::from_secs(120);
+pub const HEAL: Duration = Duration::from_mins(2);
 
-/// A MySQLCluster under test.
+/// A `MySQLCluster` under test.
 #[derive(Clone)]
 pub struct Cluster {
     /// The run.
@@ -40,12 +40,20 @@ impl Cluster {
     /// The cluster of that name.
     #[must_use]
     pub fn at(env: &Env, namespace: &str, name: &str) -> Self {
-        Self { env: env.clone(), namespace: namespace.to_owned(), name: name.to_owned() }
+        Self {
+            env: env.clone(),
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        }
     }
 
     /// Applies a manifest as a user does: server-side, with strict validation.
     pub async fn apply(env: &Env, namespace: &str, manifest: &Manifest) -> Result<Self> {
-        let name = manifest.value().pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+        let name = manifest
+            .value()
+            .pointer("/metadata/name")
+            .and_then(Value::as_str)
+            .unwrap_or_default();
         let cluster = Self::at(env, namespace, name);
         let mut parameters = PatchParams::apply("e2e").force();
         parameters.field_validation = Some(kube::api::ValidationDirective::Strict);
@@ -99,7 +107,10 @@ impl Cluster {
 
     /// The object as it is.
     pub async fn get(&self) -> Result<MySQLCluster> {
-        self.api().get(&self.name).await.with_context(|| format!("failed to get {}/{}", self.namespace, self.name))
+        self.api()
+            .get(&self.name)
+            .await
+            .with_context(|| format!("failed to get {}/{}", self.namespace, self.name))
     }
 
     /// Changes the spec by a merge patch.
@@ -123,19 +134,26 @@ impl Cluster {
 
     /// Waits until the status says, of the present spec, that it serves and every instance is in place.
     pub async fn healthy(&self, limit: Duration) -> Result<MySQLCluster> {
-        self.wait("waiting for Healthy", limit, |c| is_healthy(c).then(|| c.clone())).await
+        self.wait("waiting for Healthy", limit, |c| is_healthy(c).then(|| c.clone()))
+            .await
     }
 
     /// Waits until a condition has a status.
     pub async fn condition(&self, type_: &str, status: &str, limit: Duration) -> Result<Condition> {
         let what = format!("waiting for {type_}={status}");
-        self.wait(&what, limit, |c| condition(c, type_).filter(|c| c.status == status).cloned()).await
+        self.wait(&what, limit, |c| {
+            condition(c, type_).filter(|c| c.status == status).cloned()
+        })
+        .await
     }
 
     /// Name of the recorded primary.
     pub async fn primary(&self) -> Result<String> {
         let cluster = self.get().await?;
-        let primary = cluster.status.and_then(|s| s.primary).context("no primary is recorded")?;
+        let primary = cluster
+            .status
+            .and_then(|s| s.primary)
+            .context("no primary is recorded")?;
         Ok(primary.instance)
     }
 
@@ -143,78 +161,152 @@ impl Cluster {
     pub async fn replicas(&self) -> Result<Vec<String>> {
         let primary = self.primary().await?;
         let n = self.get().await?.spec.replicas;
-        Ok((0..n).map(|i| self.instance(i)).filter(|name| *name != primary).collect())
+        Ok((0..n)
+            .map(|i| self.instance(i))
+            .filter(|name| *name != primary)
+            .collect())
     }
 
     /// Deletes the cluster and waits until the object is gone.
     pub async fn delete(&self, limit: Duration) -> Result<()> {
-        self.api().delete(&self.name, &DeleteParams::background()).await.context("failed to delete the cluster")?;
-        wait::object(&self.api(), &self.name, "waiting for its end", limit, |c| c.is_none().then_some(())).await
+        self.api()
+            .delete(&self.name, &DeleteParams::background())
+            .await
+            .context("failed to delete the cluster")?;
+        wait::object(&self.api(), &self.name, "waiting for its end", limit, |c| {
+            c.is_none().then_some(())
+        })
+        .await
     }
 
     /// Waits until none of its pods is left.
     pub async fn no_pods(&self, limit: Duration) -> Result<()> {
-        wait::objects(&self.pods(), &self.selector(), "waiting for the end of its pods", limit, |pods| {
-            pods.is_empty().then_some(())
-        })
+        wait::objects(
+            &self.pods(),
+            &self.selector(),
+            "waiting for the end of its pods",
+            limit,
+            |pods| pods.is_empty().then_some(()),
+        )
         .await
     }
 
     /// Its volume claims by name.
     pub async fn claims(&self) -> Result<BTreeMap<String, PersistentVolumeClaim>> {
         let parameters = kube::api::ListParams::default().labels(&self.selector());
-        let claims = self.of::<PersistentVolumeClaim>().list(&parameters).await.context("failed to list claims")?;
-        Ok(claims.items.into_iter().filter_map(|c| Some((c.metadata.name.clone()?, c))).collect())
+        let claims = self
+            .of::<PersistentVolumeClaim>()
+            .list(&parameters)
+            .await
+            .context("failed to list claims")?;
+        Ok(claims
+            .items
+            .into_iter()
+            .filter_map(|c| Some((c.metadata.name.clone()?, c)))
+            .collect())
     }
 
     /// Its StatefulSet.
     pub async fn stateful_set(&self) -> Result<StatefulSet> {
-        self.of::<StatefulSet>().get(&self.name).await.context("failed to get the StatefulSet")
+        self.of::<StatefulSet>()
+            .get(&self.name)
+            .await
+            .context("failed to get the StatefulSet")
     }
 
     /// The values of one of its Secrets, for example `app`.
     pub async fn secret(&self, suffix: &str) -> Result<BTreeMap<String, String>> {
         let name = format!("{}-{suffix}", self.name);
-        let secret: Secret = self.of().get(&name).await.with_context(|| format!("failed to get Secret {name}"))?;
+        let secret: Secret = self
+            .of()
+            .get(&name)
+            .await
+            .with_context(|| format!("failed to get Secret {name}"))?;
         let data = secret.data.unwrap_or_default();
-        Ok(data.into_iter().map(|(k, v)| (k, String::from_utf8_lossy(&v.0).into_owned())).collect())
+        Ok(data
+            .into_iter()
+            .map(|(k, v)| (k, String::from_utf8_lossy(&v.0).into_owned()))
+            .collect())
     }
 
     /// Address of one of its Services, for example `primary`.
     pub async fn service(&self, suffix: &str) -> Result<IpAddr> {
         let name = format!("{}-{suffix}", self.name);
-        let service: Service = self.of().get(&name).await.with_context(|| format!("failed to get Service {name}"))?;
-        let address = service.spec.and_then(|s| s.cluster_ip).with_context(|| format!("{name} has no address"))?;
-        address.parse().with_context(|| format!("{name} has the address {address}"))
+        let service: Service = self
+            .of()
+            .get(&name)
+            .await
+            .with_context(|| format!("failed to get Service {name}"))?;
+        let address = service
+            .spec
+            .and_then(|s| s.cluster_ip)
+            .with_context(|| format!("{name} has no address"))?;
+        address
+            .parse()
+            .with_context(|| format!("{name} has the address {address}"))
     }
 
     /// Address of a pod.
     pub async fn pod_address(&self, pod: &str) -> Result<IpAddr> {
-        let pod_object = self.pods().get(pod).await.with_context(|| format!("failed to get pod {pod}"))?;
-        let address = pod_object.status.and_then(|s| s.pod_ip).with_context(|| format!("{pod} has no address"))?;
-        address.parse().with_context(|| format!("{pod} has the address {address}"))
+        let pod_object = self
+            .pods()
+            .get(pod)
+            .await
+            .with_context(|| format!("failed to get pod {pod}"))?;
+        let address = pod_object
+            .status
+            .and_then(|s| s.pod_ip)
+            .with_context(|| format!("{pod} has no address"))?;
+        address
+            .parse()
+            .with_context(|| format!("{pod} has the address {address}"))
     }
 
     /// The application's login through the primary Service, verified by the CA and the Service's name.
     pub async fn app(&self) -> Result<Login> {
         let secret = self.secret("app").await?;
-        let value = |key: &str| secret.get(key).cloned().with_context(|| format!("Secret -app has no {key}"));
-        self.login("primary", value("username")?, value("password")?, Some("app".to_owned())).await
+        let value = |key: &str| {
+            secret
+                .get(key)
+                .cloned()
+                .with_context(|| format!("Secret -app has no {key}"))
+        };
+        self.login(
+            "primary",
+            value("username")?,
+            value("password")?,
+            Some("app".to_owned()),
+        )
+        .await
     }
 
     /// The DBA's login through the primary Service.
     pub async fn root(&self) -> Result<Login> {
         let secret = self.secret("root").await?;
-        let password = secret.get("password").cloned().context("Secret -root has no password")?;
+        let password = secret
+            .get("password")
+            .cloned()
+            .context("Secret -root has no password")?;
         self.login("primary", "root".to_owned(), password, None).await
     }
 
     async fn login(&self, service: &str, user: String, password: String, database: Option<String>) -> Result<Login> {
         let tls = self.secret("server-tls").await?;
-        let ca = tls.get("ca.crt").cloned().context("Secret -server-tls has no ca.crt")?.into_bytes();
+        let ca = tls
+            .get("ca.crt")
+            .cloned()
+            .context("Secret -server-tls has no ca.crt")?
+            .into_bytes();
         let name = format!("{}-{service}.{}.svc", self.name, self.namespace);
         let address = self.service(service).await?;
-        Ok(Login { address, port: 3306, user, password, database, tls: Some((ca, name)) })
+        Ok(Login {
+            address,
+            port: 3306,
+            user,
+            password,
+            database,
+            tls: Some((ca, name)),
+        })
     }
 
     /// Waits until the cluster serves again in fact: Healthy, a write through the primary Service succeeds, and every
@@ -227,8 +319,12 @@ impl Cluster {
         let login_ref = &login;
         wait::eventually("writing through the primary Service", limit, || async move {
             let mut client = login_ref.connect().await?;
-            client.execute("CREATE TABLE IF NOT EXISTS marker (at VARCHAR(40) PRIMARY KEY)").await?;
-            client.execute(&format!("INSERT IGNORE INTO marker VALUES ('{text}')")).await
+            client
+                .execute("CREATE TABLE IF NOT EXISTS marker (at VARCHAR(40) PRIMARY KEY)")
+                .await?;
+            client
+                .execute(&format!("INSERT IGNORE INTO marker VALUES ('{text}')"))
+                .await
         })
         .await?;
         for ordinal in 0..self.get().await?.spec.replicas {
@@ -236,7 +332,9 @@ impl Cluster {
             let pod = pod.as_str();
             wait::eventually(&format!("reading the row on {pod}"), limit, || async move {
                 let mut client = login_ref.at(self.pod_address(pod).await?).connect().await?;
-                let n: u64 = client.row(&format!("SELECT COUNT(*) FROM marker WHERE at = '{text}'")).await?;
+                let n: u64 = client
+                    .row(&format!("SELECT COUNT(*) FROM marker WHERE at = '{text}'"))
+                    .await?;
                 ensure!(n == 1, "{pod} does not have the row");
                 Ok(())
             })
@@ -248,7 +346,12 @@ impl Cluster {
     /// Compares what a writer was told with what every instance holds.
     pub async fn check(&self, history: &History, table: &str) -> Result<()> {
         let login = self.app().await?;
-        let set: String = login.connect().await?.variable("gtid_executed").await?.replace('\n', "");
+        let set: String = login
+            .connect()
+            .await?
+            .variable("gtid_executed")
+            .await?
+            .replace('\n', "");
         for ordinal in 0..self.get().await?.spec.replicas {
             let pod = self.instance(ordinal);
             let mut client = login.at(self.pod_address(&pod).await?).connect().await?;
@@ -286,5 +389,8 @@ pub fn is_healthy(cluster: &MySQLCluster) -> bool {
 pub fn condition<'a>(cluster: &'a MySQLCluster, type_: &str) -> Option<&'a Condition> {
     let current = cluster.metadata.generation;
     let status = cluster.status.as_ref()?;
-    status.conditions.iter().find(|c| c.type_ == type_ && c.observed_generation == current)
+    status
+        .conditions
+        .iter()
+        .find(|c| c.type_ == type_ && c.observed_generation == current)
 }

@@ -89,7 +89,9 @@ impl Env {
 
     /// The testbed, for scenarios that switch nodes off.
     pub fn testbed(&self) -> Result<&Testbed> {
-        self.testbed.as_ref().context("this scenario needs the testbed: it switches nodes off")
+        self.testbed
+            .as_ref()
+            .context("this scenario needs the testbed: it switches nodes off")
     }
 
     /// Runs kubectl; its standard output.
@@ -104,7 +106,7 @@ impl Env {
 
     /// The testbed brings its tools along; for another Kubernetes the user's are taken.
     async fn tool(&self, name: &str, args: &[&str]) -> Result<String> {
-        let limit = Duration::from_secs(120);
+        let limit = Duration::from_mins(2);
         if let Some(testbed) = &self.testbed {
             return testbed.tool(name, args, limit).await;
         }
@@ -128,7 +130,9 @@ impl Env {
             }
         }))?;
         let api: Api<Namespace> = Api::all(self.client.clone());
-        api.create(&PostParams::default(), &namespace).await.with_context(|| format!("failed to create {name}"))?;
+        api.create(&PostParams::default(), &namespace)
+            .await
+            .with_context(|| format!("failed to create {name}"))?;
         Ok(name)
     }
 

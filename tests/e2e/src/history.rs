@@ -59,7 +59,12 @@ impl History {
     pub fn check(&self, rows: &BTreeSet<u64>) -> Verdict {
         let attempted: BTreeSet<u64> = self.acknowledged.iter().chain(&self.unknown).copied().collect();
         Verdict {
-            lost: self.acknowledged.iter().filter(|id| !rows.contains(id)).copied().collect(),
+            lost: self
+                .acknowledged
+                .iter()
+                .filter(|id| !rows.contains(id))
+                .copied()
+                .collect(),
             foreign: rows.difference(&attempted).copied().collect(),
         }
     }
@@ -70,7 +75,11 @@ mod tests {
     use super::*;
 
     fn history() -> History {
-        History { acknowledged: vec![1, 2, 4], unknown: vec![3, 5], ..History::default() }
+        History {
+            acknowledged: vec![1, 2, 4],
+            unknown: vec![3, 5],
+            ..History::default()
+        }
     }
 
     #[test]

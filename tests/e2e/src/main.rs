@@ -96,9 +96,19 @@ async fn execute(arguments: Arguments) -> Result<ExitCode> {
             bench::run(&env, *name).await?;
             return Ok(ExitCode::SUCCESS);
         }
-        Command::Run { names, suite, fail_fast, keep } => {
-            (*suite, names, Options { fail_fast: *fail_fast, keep: *keep })
-        }
+        Command::Run {
+            names,
+            suite,
+            fail_fast,
+            keep,
+        } => (
+            *suite,
+            names,
+            Options {
+                fail_fast: *fail_fast,
+                keep: *keep,
+            },
+        ),
     };
     let chosen = choose(names, suite)?;
     let began = Instant::now();
@@ -108,17 +118,32 @@ async fn execute(arguments: Arguments) -> Result<ExitCode> {
     for name in &summary.failed {
         say(&format!("failed: {name}"));
     }
-    say(&format!("{} passed, {} failed, {} skipped", summary.passed, summary.failed.len(), summary.skipped));
-    Ok(if summary.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    say(&format!(
+        "{} passed, {} failed, {} skipped",
+        summary.passed,
+        summary.failed.len(),
+        summary.skipped
+    ));
+    Ok(if summary.failed.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }
 
 /// Connects and installs the operator.
 async fn prepare(arguments: &Arguments) -> Result<Env> {
     let mainstay = match &arguments.mainstay {
         Some(path) => path.clone(),
-        None => std::env::current_exe().context("failed to find this program")?.with_file_name("mainstay"),
+        None => std::env::current_exe()
+            .context("failed to find this program")?
+            .with_file_name("mainstay"),
     };
-    ensure!(mainstay.is_file(), "there is no {}: build it with cargo build -p mainstay", mainstay.display());
+    ensure!(
+        mainstay.is_file(),
+        "there is no {}: build it with cargo build -p mainstay",
+        mainstay.display()
+    );
     let env = Env::connect(Settings {
         kubeconfig: arguments.kubeconfig.clone(),
         testbed: arguments.testbed.clone(),
@@ -137,19 +162,30 @@ async fn prepare(arguments: &Arguments) -> Result<Env> {
 
 fn choose(names: &[String], suite: SuiteName) -> Result<Vec<&'static Scenario>> {
     if names.is_empty() {
-        return Ok(scenarios::ALL.iter().filter(|s| suite == SuiteName::All || s.suite == Suite::Ci).collect());
+        return Ok(scenarios::ALL
+            .iter()
+            .filter(|s| suite == SuiteName::All || s.suite == Suite::Ci)
+            .collect());
     }
     let mut chosen: Vec<&'static Scenario> = Vec::new();
     for name in names {
         let exact = scenarios::ALL.iter().filter(|s| s.name == name);
         let mut matching: Vec<_> = exact.collect();
         if matching.is_empty() {
-            matching = scenarios::ALL.iter().filter(|s| s.name.starts_with(name.as_str())).collect();
+            matching = scenarios::ALL
+                .iter()
+                .filter(|s| s.name.starts_with(name.as_str()))
+                .collect();
         }
         if matching.is_empty() {
             bail!("there is no scenario {name}: see mainstay-e2e list");
         }
-        chosen.extend(matching.into_iter().filter(|s| !chosen.iter().any(|c| c.name == s.name)).collect::<Vec<_>>());
+        chosen.extend(
+            matching
+                .into_iter()
+                .filter(|s| !chosen.iter().any(|c| c.name == s.name))
+                .collect::<Vec<_>>(),
+        );
     }
     Ok(chosen)
 }

@@ -1,4 +1,4 @@
-//! MySQLCluster manifests as a user writes them.
+//! `MySQLCluster` manifests as a user writes them.
 
 use serde_json::{Value, json};
 

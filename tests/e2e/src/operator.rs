@@ -37,9 +37,19 @@ pub async fn install(env: &Env, values: &[String]) -> Result<()> {
     let chart = env.root.join("charts/mainstay");
     let chart = chart.to_str().context("the path of the chart is not UTF-8")?;
     let image = image(env).await?;
-    let (repository, tag) = image.rsplit_once(':').with_context(|| format!("the image {image} has no tag"))?;
+    let (repository, tag) = image
+        .rsplit_once(':')
+        .with_context(|| format!("the image {image} has no tag"))?;
     let (repository, tag) = (format!("image.repository={repository}"), format!("image.tag={tag}"));
-    let mut args = vec!["upgrade", "--install", RELEASE, chart, "-n", OPERATOR_NAMESPACE, "--create-namespace"];
+    let mut args = vec![
+        "upgrade",
+        "--install",
+        RELEASE,
+        chart,
+        "-n",
+        OPERATOR_NAMESPACE,
+        "--create-namespace",
+    ];
     args.extend(["--set", &repository, "--set", &tag]);
     for value in values {
         args.extend(["--set", value]);
@@ -72,7 +82,10 @@ pub async fn ready(env: &Env) -> Result<()> {
 
 /// The operator, scaled to zero: what a scenario does while it is away.
 pub async fn away<T>(env: &Env, doing: impl AsyncFnOnce() -> Result<T>) -> Result<T> {
-    let before = deployments(env).get(RELEASE).await.context("failed to get the operator's Deployment")?;
+    let before = deployments(env)
+        .get(RELEASE)
+        .await
+        .context("failed to get the operator's Deployment")?;
     let replicas = before.spec.and_then(|s| s.replicas).unwrap_or(1);
     scale(env, 0).await?;
     let done = doing().await;
@@ -90,20 +103,30 @@ async fn scale(env: &Env, replicas: i32) -> Result<()> {
     if replicas > 0 {
         return ready(env).await;
     }
-    wait::objects(&pods_of(env), SELECTOR, "waiting for the operator's end", LIMIT, |pods| {
-        pods.is_empty().then_some(())
-    })
+    wait::objects(
+        &pods_of(env),
+        SELECTOR,
+        "waiting for the operator's end",
+        LIMIT,
+        |pods| pods.is_empty().then_some(()),
+    )
     .await
 }
 
 /// Ends the operator's pods at once and waits for new ones.
 pub async fn restart(env: &Env) -> Result<()> {
     let api = pods_of(env);
-    let before = api.list(&ListParams::default().labels(SELECTOR)).await.context("failed to list the operator's pods")?;
-    let uids: Vec<_> = before.items.iter().filter_map(|p| p.metadata.uid.clone()).collect();
-    api.delete_collection(&DeleteParams::default().grace_period(0), &ListParams::default().labels(SELECTOR))
+    let before = api
+        .list(&ListParams::default().labels(SELECTOR))
         .await
-        .context("failed to delete the operator's pods")?;
+        .context("failed to list the operator's pods")?;
+    let uids: Vec<_> = before.items.iter().filter_map(|p| p.metadata.uid.clone()).collect();
+    api.delete_collection(
+        &DeleteParams::default().grace_period(0),
+        &ListParams::default().labels(SELECTOR),
+    )
+    .await
+    .context("failed to delete the operator's pods")?;
     wait::objects(&api, SELECTOR, "waiting for a new operator", LIMIT, |now| {
         let new = |p: &Pod| pods::ready(p) && p.metadata.uid.as_ref().is_some_and(|uid| !uids.contains(uid));
         now.values().any(new).then_some(())
@@ -128,10 +151,13 @@ impl Outside {
             .arg("operator")
             .arg("--kubeconfig")
             .arg(&env.kubeconfig)
+            .args(["--health-address", "127.0.0.1:0", "--metrics-address", "127.0.0.1:0"])
             .env("MAINSTAY_OPERATOR_NAMESPACE", OPERATOR_NAMESPACE)
             .env("MAINSTAY_OPERATOR_IMAGE", image)
             .stdin(Stdio::null())
-            .stdout(Stdio::from(log.try_clone().context("failed to share the operator's log")?))
+            .stdout(Stdio::from(
+                log.try_clone().context("failed to share the operator's log")?,
+            ))
             .stderr(Stdio::from(log))
             .kill_on_drop(true)
             .spawn()

@@ -12,7 +12,8 @@ use tokio::io::AsyncReadExt as _;
 pub const MYSQL: &str = "mysql";
 
 /// Shell script that sends SIGKILL to every process of a name: minimal images have neither pkill nor pidof.
-const KILL: &str = "for p in /proc/[0-9]*; do read -r n <$p/comm && [ \"$n\" = NAME ] && kill -9 ${p#/proc/}; done; true";
+const KILL: &str =
+    "for p in /proc/[0-9]*; do read -r n <$p/comm && [ \"$n\" = NAME ] && kill -9 ${p#/proc/}; done; true";
 
 /// Runs a command in a container; its standard output.
 pub async fn exec(api: &Api<Pod>, pod: &str, container: &str, command: &[&str]) -> Result<String> {
@@ -36,21 +37,33 @@ async fn exec_unbounded(api: &Api<Pod>, pod: &str, container: &str, command: &[&
     let (read_out, read_err) = tokio::join!(stdout.read_to_end(&mut out), stderr.read_to_end(&mut err));
     read_out.with_context(|| format!("failed to read the output of {shown} in {pod}"))?;
     read_err.with_context(|| format!("failed to read the errors of {shown} in {pod}"))?;
-    let ended = status.await.with_context(|| format!("{shown} in {pod} ended without a status"))?;
+    let ended = status
+        .await
+        .with_context(|| format!("{shown} in {pod} ended without a status"))?;
     if ended.status.as_deref() != Some("Success") {
-        bail!("{shown} in {pod}: {} {}", ended.message.unwrap_or_default(), String::from_utf8_lossy(&err));
+        bail!(
+            "{shown} in {pod}: {} {}",
+            ended.message.unwrap_or_default(),
+            String::from_utf8_lossy(&err)
+        );
     }
     Ok(String::from_utf8_lossy(&out).into_owned())
 }
 
 /// Kills mysqld in a pod.
 pub async fn kill_mysqld(api: &Api<Pod>, pod: &str) -> Result<()> {
-    exec(api, pod, MYSQL, &["sh", "-c", &KILL.replace("NAME", "mysqld")]).await.map(drop)
+    exec(api, pod, MYSQL, &["sh", "-c", &KILL.replace("NAME", "mysqld")])
+        .await
+        .map(drop)
 }
 
 /// Deletes a pod as `kubectl delete pod` does; with `force` as `--force --grace-period=0` does.
 pub async fn delete(api: &Api<Pod>, pod: &str, force: bool) -> Result<()> {
-    let parameters = if force { DeleteParams::default().grace_period(0) } else { DeleteParams::default() };
+    let parameters = if force {
+        DeleteParams::default().grace_period(0)
+    } else {
+        DeleteParams::default()
+    };
     match api.delete(pod, &parameters).await {
         Ok(_) => Ok(()),
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),

@@ -10,7 +10,12 @@ use tokio::process::Command;
 /// Runs a command to its end; its output, whatever the exit code was.
 pub async fn output(program: &Path, args: &[&str], envs: &[(&str, &Path)], limit: Duration) -> Result<Output> {
     let mut command = Command::new(program);
-    command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+    command
+        .args(args)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true);
     for (name, value) in envs {
         command.env(name, value);
     }
@@ -27,7 +32,13 @@ pub async fn run(program: &Path, args: &[&str], envs: &[(&str, &Path)], limit: D
     let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
     if !output.status.success() {
         let stderr = String::from_utf8_lossy(&output.stderr);
-        bail!("{} failed ({}): {}{}", shown(program, args), output.status, stdout, stderr);
+        bail!(
+            "{} failed ({}): {}{}",
+            shown(program, args),
+            output.status,
+            stdout,
+            stderr
+        );
     }
     Ok(stdout)
 }

@@ -66,7 +66,13 @@ impl Context {
     /// A context outside of the runner, for benches.
     #[must_use]
     pub fn new(env: Env, name: &'static str, shared: Shared) -> Self {
-        Self { env, name, namespaces: Mutex::default(), notes: Mutex::default(), shared }
+        Self {
+            env,
+            name,
+            namespaces: Mutex::default(),
+            notes: Mutex::default(),
+            shared,
+        }
     }
 
     /// A new namespace, deleted when the scenario ends.
@@ -197,7 +203,12 @@ impl State {
             let result = result.unwrap_or_else(|_| Err(anyhow!("not done within {:?}", scenario.limit)));
             (result, began.elapsed())
         });
-        Started { scenario, context, began, task }
+        Started {
+            scenario,
+            context,
+            began,
+            task,
+        }
     }
 
     async fn foreground(&mut self, scenario: &'static Scenario) {
@@ -210,7 +221,12 @@ impl State {
     }
 
     async fn finish(&mut self, started: Started) {
-        let Started { scenario, context, began, task } = started;
+        let Started {
+            scenario,
+            context,
+            began,
+            task,
+        } = started;
         let (result, took) = match task.await {
             Ok(ended) => ended,
             Err(error) => (Err(error).context("the scenario panicked"), began.elapsed()),

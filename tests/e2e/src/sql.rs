@@ -11,7 +11,7 @@ use mysql_async::{Conn, Opts, OptsBuilder, SslOpts};
 /// How long a client waits for one answer: kube-proxy does not reset connections to a dead node (decision A9).
 pub const PATIENCE: Duration = Duration::from_secs(1);
 /// How long a client waits for a statement that may take its time.
-const LONG: Duration = Duration::from_secs(60);
+const LONG: Duration = Duration::from_mins(1);
 
 /// Where and as whom to log in.
 #[derive(Clone, Debug)]
@@ -34,7 +34,10 @@ impl Login {
     /// The same login at another address.
     #[must_use]
     pub fn at(&self, address: IpAddr) -> Self {
-        Self { address, ..self.clone() }
+        Self {
+            address,
+            ..self.clone()
+        }
     }
 
     fn opts(&self) -> Opts {
@@ -104,7 +107,9 @@ impl Client {
     /// The first row of a query, which must have one.
     pub async fn row<T: FromRow + Send + 'static>(&mut self, query: &str) -> Result<T> {
         let rows: Vec<T> = self.rows(query).await?;
-        rows.into_iter().next().with_context(|| format!("no row on {} from: {query}", self.to))
+        rows.into_iter()
+            .next()
+            .with_context(|| format!("no row on {} from: {query}", self.to))
     }
 
     /// A global variable as text.
@@ -114,12 +119,18 @@ impl Client {
 
     /// The ids of a table that a writer filled.
     pub async fn ids(&mut self, table: &str) -> Result<BTreeSet<u64>> {
-        Ok(self.rows::<u64>(&format!("SELECT id FROM {table}")).await?.into_iter().collect())
+        Ok(self
+            .rows::<u64>(&format!("SELECT id FROM {table}"))
+            .await?
+            .into_iter()
+            .collect())
     }
 
     /// Waits until the instance has applied a GTID set.
     pub async fn wait_for_gtids(&mut self, set: &str, seconds: u32) -> Result<()> {
-        let missed: u8 = self.row(&format!("SELECT WAIT_FOR_EXECUTED_GTID_SET('{set}', {seconds})")).await?;
+        let missed: u8 = self
+            .row(&format!("SELECT WAIT_FOR_EXECUTED_GTID_SET('{set}', {seconds})"))
+            .await?;
         anyhow::ensure!(missed == 0, "{} did not apply {set} within {seconds} s", self.to);
         Ok(())
     }

@@ -8,9 +8,9 @@ use anyhow::{Context as _, Result};
 use crate::process;
 
 /// How long a node may take to be switched off or on.
-const NODE: Duration = Duration::from_secs(60);
+const NODE: Duration = Duration::from_mins(1);
 /// How long an image may take to be packed or loaded.
-const IMAGE: Duration = Duration::from_secs(180);
+const IMAGE: Duration = Duration::from_mins(3);
 
 /// The testbed of this checkout.
 #[derive(Clone, Debug)]
@@ -23,18 +23,24 @@ impl Testbed {
     /// The testbed of the checkout at `root`, by its name when it is not the default one.
     #[must_use]
     pub fn new(root: &Path, name: Option<String>) -> Self {
-        Self { program: root.join("tests/testbed/testbed"), name }
+        Self {
+            program: root.join("tests/testbed/testbed"),
+            name,
+        }
     }
 
     /// Starts it when it does not run; a second call changes nothing.
     pub async fn up(&self) -> Result<()> {
-        self.call(&["up"], Duration::from_secs(40 * 60)).await.map(drop)
+        self.call(&["up"], Duration::from_mins(40)).await.map(drop)
     }
 
     /// Path of the administrator's kubeconfig.
     pub async fn kubeconfig(&self) -> Result<PathBuf> {
         let printed = self.call(&["kubeconfig"], NODE).await?;
-        let path = printed.lines().last().context("failed to read the testbed's kubeconfig path: nothing was printed")?;
+        let path = printed
+            .lines()
+            .last()
+            .context("failed to read the testbed's kubeconfig path: nothing was printed")?;
         Ok(PathBuf::from(path.trim()))
     }
 
@@ -48,8 +54,13 @@ impl Testbed {
         let binary = binary.to_str().context("the path of the binary is not UTF-8")?;
         let sum = process::run(Path::new("sha256sum"), &[binary], &[], NODE).await?;
         let name = format!("mainstay.dev/mainstay:e2e-{}", sum.get(..12).unwrap_or_default());
-        let packed = self.call(&["images", "operator", "--binary", binary, "--tag", &name], IMAGE).await?;
-        let archive = packed.lines().last().context("failed to pack the operator's image: no path was printed")?;
+        let packed = self
+            .call(&["images", "operator", "--binary", binary, "--tag", &name], IMAGE)
+            .await?;
+        let archive = packed
+            .lines()
+            .last()
+            .context("failed to pack the operator's image: no path was printed")?;
         self.call(&["load", archive.trim()], IMAGE).await?;
         Ok(name)
     }

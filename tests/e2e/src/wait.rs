@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use futures::{Stream, StreamExt as _, pin_mut};
-use kube::runtime::watcher::{self, Event, watch_object, watcher};
 use kube::runtime::WatchStreamExt as _;
+use kube::runtime::watcher::{self, Event, watch_object, watcher};
 use kube::{Api, Resource, ResourceExt as _};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -39,7 +39,10 @@ pub async fn object<K: Watched, T>(
                 last = seen.as_ref().map_or_else(|| "it does not exist".to_owned(), brief);
             }
             Next::Trouble(error) => last = format!("the watch failed: {error}"),
-            Next::Late => bail!("{} {name}: {what}: not within {limit:?}; last seen: {last}", K::kind(&())),
+            Next::Late => bail!(
+                "{} {name}: {what}: not within {limit:?}; last seen: {last}",
+                K::kind(&())
+            ),
             Next::End => bail!("{} {name}: {what}: the watch ended", K::kind(&())),
         }
     }
@@ -72,7 +75,11 @@ pub async fn objects<K: Watched, T>(
             Next::Trouble(_) => continue,
             Next::Late => {
                 let seen: Vec<String> = store.iter().map(|(n, k)| format!("{n}: {}", brief(k))).collect();
-                bail!("{} {labels}: {what}: not within {limit:?}; last seen: {}", K::kind(&()), seen.join("; "));
+                bail!(
+                    "{} {labels}: {what}: not within {limit:?}; last seen: {}",
+                    K::kind(&()),
+                    seen.join("; ")
+                );
             }
             Next::End => bail!("{} {labels}: {what}: the watch ended", K::kind(&())),
         }
@@ -105,7 +112,10 @@ async fn next<T, E: std::fmt::Display>(
 fn brief<K: Watched>(object: &K) -> String {
     const LONGEST: usize = 3000;
     let value = serde_json::to_value(object).unwrap_or_default();
-    let mut text = value.get("status").map(ToString::to_string).unwrap_or_else(|| "(no status)".to_owned());
+    let mut text = value
+        .get("status")
+        .map(ToString::to_string)
+        .unwrap_or_else(|| "(no status)".to_owned());
     if object.meta().deletion_timestamp.is_some() {
         text.insert_str(0, "(being deleted) ");
     }

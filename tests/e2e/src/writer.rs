@@ -39,7 +39,12 @@ impl Writer {
             .await
             .context("the writer's first row was not acknowledged within 10 s")?
             .context("the writer ended")?;
-        Ok(Self { stop, acknowledged, task, table: table.to_owned() })
+        Ok(Self {
+            stop,
+            acknowledged,
+            task,
+            table: table.to_owned(),
+        })
     }
 
     /// Waits until `more` further rows were acknowledged.
@@ -88,7 +93,10 @@ async fn write(
                 continue;
             }
         };
-        match session.execute_within(&format!("INSERT INTO {table} (id) VALUES ({id})"), PATIENCE).await {
+        match session
+            .execute_within(&format!("INSERT INTO {table} (id) VALUES ({id})"), PATIENCE)
+            .await
+        {
             Ok(()) => {
                 history.acknowledged.push(id);
                 history.gap = history.gap.max(last.elapsed());

@@ -36,7 +36,11 @@ pub(super) async fn run(env: &Env, runs: usize) -> Result<()> {
     }
     for stage in STAGES {
         let values = all.get(stage).map(Vec::as_slice).unwrap_or_default();
-        say(&format!("{stage:<12} p50 {:5.1} s   max {:5.1} s", median(values), worst(values)));
+        say(&format!(
+            "{stage:<12} p50 {:5.1} s   max {:5.1} s",
+            median(values),
+            worst(values)
+        ));
     }
     let available = all.get("available").map(Vec::as_slice).unwrap_or_default();
     let round = |x: f64| (x * 100.0).round() / 100.0;
@@ -54,22 +58,35 @@ async fn once(env: &Env, namespace: &str) -> Result<BTreeMap<&'static str, f64>>
     let context = Context::new(env.clone(), "bench-create", Arc::default());
     let began = Instant::now();
     let cluster = Cluster::apply(env, namespace, &context.manifest("shop", 3)).await?;
-    let (of_pods, of_cluster) = futures::future::try_join(
-        pod_stages(&cluster, began),
-        cluster_stages(&cluster, began),
-    )
-    .await?;
+    let (of_pods, of_cluster) =
+        futures::future::try_join(pod_stages(&cluster, began), cluster_stages(&cluster, began)).await?;
     Ok(of_pods.into_iter().chain(of_cluster).collect())
 }
 
 async fn pod_stages(cluster: &Cluster, began: Instant) -> Result<BTreeMap<&'static str, f64>> {
     let mut stages = BTreeMap::new();
-    wait::objects::<Pod, _>(&cluster.pods(), &cluster.selector(), "waiting for the pods", CREATE, |now| {
-        let all = |check: fn(&Pod) -> bool| now.len() == 3 && now.values().all(check);
-        note(&mut stages, "scheduled", all(|p| pods::condition(p, "PodScheduled")), began);
-        note(&mut stages, "running", all(|p| pods::condition(p, "Initialized") && running(p)), began);
-        (stages.len() == 2).then_some(())
-    })
+    wait::objects::<Pod, _>(
+        &cluster.pods(),
+        &cluster.selector(),
+        "waiting for the pods",
+        CREATE,
+        |now| {
+            let all = |check: fn(&Pod) -> bool| now.len() == 3 && now.values().all(check);
+            note(
+                &mut stages,
+                "scheduled",
+                all(|p| pods::condition(p, "PodScheduled")),
+                began,
+            );
+            note(
+                &mut stages,
+                "running",
+                all(|p| pods::condition(p, "Initialized") && running(p)),
+                began,
+            );
+            (stages.len() == 2).then_some(())
+        },
+    )
     .await?;
     Ok(stages)
 }
@@ -101,5 +118,8 @@ fn note(stages: &mut BTreeMap<&'static str, f64>, stage: &'static str, reached: 
 
 fn running(pod: &Pod) -> bool {
     let statuses = pod.status.as_ref().and_then(|s| s.container_statuses.as_ref());
-    statuses.is_some_and(|all| all.iter().all(|c| c.state.as_ref().is_some_and(|s| s.running.is_some())))
+    statuses.is_some_and(|all| {
+        all.iter()
+            .all(|c| c.state.as_ref().is_some_and(|s| s.running.is_some()))
+    })
 }

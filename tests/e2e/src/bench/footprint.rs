@@ -14,7 +14,7 @@ use crate::runner::{Context, say};
 use crate::wait;
 
 /// How long an idle operator's CPU is counted.
-const SPAN: Duration = Duration::from_secs(60);
+const SPAN: Duration = Duration::from_mins(1);
 /// How long a restarted kubelet's figures may lag.
 const FRESH: Duration = Duration::from_secs(30);
 
@@ -27,7 +27,9 @@ pub(super) async fn run(env: &Env) -> Result<()> {
     let (one, ten) = result?;
     for (what, usage) in [("1 cluster", &one), ("10 clusters", &ten)] {
         let (mib, millicores) = (usage.mebibytes, usage.millicores);
-        say(&format!("operator at {what}: {mib:.1} MiB working set, {millicores:.1} millicores while idle"));
+        say(&format!(
+            "operator at {what}: {mib:.1} MiB working set, {millicores:.1} millicores while idle"
+        ));
     }
     let shown = |u: &Usage| json!({"mib": tenth(u.mebibytes), "millicores": tenth(u.millicores)});
     say(&json!({"bench": "footprint", "clusters_1": shown(&one), "clusters_10": shown(&ten)}).to_string());
@@ -44,7 +46,9 @@ async fn measure(env: &Env, namespace: &str) -> Result<(Usage, Usage)> {
     let one = usage(env).await?;
     for number in 1..10 {
         let name = format!("c{number}");
-        Cluster::create(env, namespace, &context.manifest(&name, 1)).await.with_context(|| name.clone())?;
+        Cluster::create(env, namespace, &context.manifest(&name, 1))
+            .await
+            .with_context(|| name.clone())?;
     }
     let ten = usage(env).await?;
     env.delete_namespace(namespace).await?;
@@ -61,14 +65,21 @@ struct Usage {
 async fn usage(env: &Env) -> Result<Usage> {
     let before = sample(env).await?;
     let before_ref = &before;
-    let after = wait::eventually("waiting for a later sample of the kubelet", SPAN + FRESH, || async move {
-        let now = sample(env).await?;
-        anyhow::ensure!(now.at - before_ref.at >= SPAN.as_secs_f64(), "not a minute later yet");
-        Ok(now)
-    })
+    let after = wait::eventually(
+        "waiting for a later sample of the kubelet",
+        SPAN + FRESH,
+        || async move {
+            let now = sample(env).await?;
+            anyhow::ensure!(now.at - before_ref.at >= SPAN.as_secs_f64(), "not a minute later yet");
+            Ok(now)
+        },
+    )
     .await?;
     let cores = (after.cpu_seconds - before.cpu_seconds) / (after.at - before.at);
-    Ok(Usage { mebibytes: after.working_set / 1_048_576.0, millicores: cores * 1000.0 })
+    Ok(Usage {
+        mebibytes: after.working_set / 1_048_576.0,
+        millicores: cores * 1000.0,
+    })
 }
 
 struct Sample {
@@ -80,21 +91,47 @@ struct Sample {
 /// The kubelet's newest figures of the operator's container.
 async fn sample(env: &Env) -> Result<Sample> {
     let parameters = ListParams::default().labels(operator::SELECTOR);
-    let pods = operator::pods_of(env).list(&parameters).await.context("failed to list the operator's pods")?;
+    let pods = operator::pods_of(env)
+        .list(&parameters)
+        .await
+        .context("failed to list the operator's pods")?;
     let pod = pods.items.into_iter().next().context("there is no operator")?;
     let name = pod.metadata.name.context("the operator's pod has no name")?;
-    let node = pod.spec.and_then(|s| s.node_name).context("the operator's pod has no node")?;
+    let node = pod
+        .spec
+        .and_then(|s| s.node_name)
+        .context("the operator's pod has no node")?;
     let path = format!("/api/v1/nodes/{node}/proxy/stats/summary");
     let summary: Value = serde_json::from_str(&env.kubectl(&["get", "--raw", &path]).await?)?;
-    let pods = summary.get("pods").and_then(Value::as_array).context("the kubelet reports no pods")?;
+    let pods = summary
+        .get("pods")
+        .and_then(Value::as_array)
+        .context("the kubelet reports no pods")?;
     let of = |p: &&Value| {
-        p.pointer("/podRef/name") == Some(&json!(name)) && p.pointer("/podRef/namespace") == Some(&json!(OPERATOR_NAMESPACE))
+        p.pointer("/podRef/name") == Some(&json!(name))
+            && p.pointer("/podRef/namespace") == Some(&json!(OPERATOR_NAMESPACE))
     };
-    let container = pods.iter().find(of).and_then(|p| p.pointer("/containers/0")).context("the operator is missing")?;
-    let number = |path: &str| container.pointer(path).and_then(Value::as_f64).with_context(|| format!("no {path}"));
-    let time = container.pointer("/cpu/time").and_then(Value::as_str).context("the sample has no time")?;
+    let container = pods
+        .iter()
+        .find(of)
+        .and_then(|p| p.pointer("/containers/0"))
+        .context("the operator is missing")?;
+    let number = |path: &str| {
+        container
+            .pointer(path)
+            .and_then(Value::as_f64)
+            .with_context(|| format!("no {path}"))
+    };
+    let time = container
+        .pointer("/cpu/time")
+        .and_then(Value::as_str)
+        .context("the sample has no time")?;
     let at: jiff::Timestamp = time.parse().context("failed to parse the sample's time")?;
     #[expect(clippy::cast_precision_loss, reason = "milliseconds since 1970 fit into 53 bits")]
     let at = at.as_millisecond() as f64 / 1000.0;
-    Ok(Sample { at, cpu_seconds: number("/cpu/usageCoreNanoSeconds")? / 1e9, working_set: number("/memory/workingSetBytes")? })
+    Ok(Sample {
+        at,
+        cpu_seconds: number("/cpu/usageCoreNanoSeconds")? / 1e9,
+        working_set: number("/memory/workingSetBytes")?,
+    })
 }

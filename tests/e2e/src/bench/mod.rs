@@ -40,7 +40,11 @@ fn median(values: &[f64]) -> f64 {
     sorted.sort_by(f64::total_cmp);
     let at = |i: usize| sorted.get(i).copied().unwrap_or(f64::NAN);
     let middle = sorted.len() / 2;
-    if sorted.len() % 2 == 1 { at(middle) } else { f64::midpoint(at(middle.wrapping_sub(1)), at(middle)) }
+    if sorted.len() % 2 == 1 {
+        at(middle)
+    } else {
+        f64::midpoint(at(middle.wrapping_sub(1)), at(middle))
+    }
 }
 
 /// The largest value.

@@ -21,9 +21,17 @@ pub(super) async fn force_deleted(context: Arc<Context>) -> Result<()> {
     cluster.check(&history, "f17_all").await?;
 
     let history = write_some(&cluster, "f17_volume").await?;
-    let replica = cluster.replicas().await?.into_iter().next().context("there is no replica")?;
+    let replica = cluster
+        .replicas()
+        .await?
+        .into_iter()
+        .next()
+        .context("there is no replica")?;
     lose_volume(&cluster, &replica).await?;
-    cluster.serves(HEAL).await.context("all pods force-deleted and a volume gone")?;
+    cluster
+        .serves(HEAL)
+        .await
+        .context("all pods force-deleted and a volume gone")?;
     cluster.check(&history, "f17_volume").await?;
     outdated(&context, &cluster).await
 }
@@ -42,14 +50,22 @@ async fn outdated(context: &Context, cluster: &Cluster) -> Result<()> {
         cluster.serves(HEAL).await?;
     }
     let history = operator::away(&context.env, async || {
-        let mut client = cluster.root().await?.at(cluster.pod_address(&zero).await?).connect().await?;
+        let mut client = cluster
+            .root()
+            .await?
+            .at(cluster.pod_address(&zero).await?)
+            .connect()
+            .await?;
         client.execute("STOP REPLICA IO_THREAD").await?;
         let history = write_some(cluster, "f17_outdated").await?;
         force_delete_all(cluster).await?;
         Ok(history)
     })
     .await?;
-    cluster.serves(HEAL).await.context("all pods force-deleted with ordinal 0 outdated")?;
+    cluster
+        .serves(HEAL)
+        .await
+        .context("all pods force-deleted with ordinal 0 outdated")?;
     cluster.check(&history, "f17_outdated").await
 }
 
@@ -65,7 +81,9 @@ pub(super) async fn node_down(context: Arc<Context>) -> Result<()> {
         let login = &cluster.app().await?;
         wait::eventually("writing with two of three", HEAL, || async move {
             let mut client = login.connect().await?;
-            client.execute("CREATE TABLE IF NOT EXISTS two_of_three (id INT)").await?;
+            client
+                .execute("CREATE TABLE IF NOT EXISTS two_of_three (id INT)")
+                .await?;
             client.execute("INSERT INTO two_of_three VALUES (1)").await
         })
         .await
@@ -81,7 +99,10 @@ pub(super) async fn node_down(context: Arc<Context>) -> Result<()> {
 async fn lonely_node(context: &Context, cluster: &Cluster) -> Result<String> {
     let node_of = |pod: &Pod| pod.spec.as_ref().and_then(|s| s.node_name.clone());
     let parameters = ListParams::default().labels(operator::SELECTOR);
-    let operators = operator::pods_of(&context.env).list(&parameters).await.context("failed to list operators")?;
+    let operators = operator::pods_of(&context.env)
+        .list(&parameters)
+        .await
+        .context("failed to list operators")?;
     let taken: Vec<_> = operators.items.iter().filter_map(node_of).collect();
     for replica in cluster.replicas().await? {
         let node = node_of(&cluster.pods().get(&replica).await?).context("the replica has no node")?;
@@ -99,16 +120,30 @@ async fn write_some(cluster: &Cluster, table: &str) -> Result<History> {
 }
 
 async fn force_delete_all(cluster: &Cluster) -> Result<()> {
-    let before = cluster.pods().list(&ListParams::default().labels(&cluster.selector())).await?;
+    let before = cluster
+        .pods()
+        .list(&ListParams::default().labels(&cluster.selector()))
+        .await?;
     let uids: Vec<_> = before.items.iter().filter_map(|p| p.metadata.uid.clone()).collect();
     cluster
         .pods()
-        .delete_collection(&DeleteParams::default().grace_period(0), &ListParams::default().labels(&cluster.selector()))
+        .delete_collection(
+            &DeleteParams::default().grace_period(0),
+            &ListParams::default().labels(&cluster.selector()),
+        )
         .await
         .context("failed to delete the pods")?;
-    wait::objects(&cluster.pods(), &cluster.selector(), "waiting for the old pods' end", HEAL, |now| {
-        now.values().all(|p| p.metadata.uid.as_ref().is_none_or(|uid| !uids.contains(uid))).then_some(())
-    })
+    wait::objects(
+        &cluster.pods(),
+        &cluster.selector(),
+        "waiting for the old pods' end",
+        HEAL,
+        |now| {
+            now.values()
+                .all(|p| p.metadata.uid.as_ref().is_none_or(|uid| !uids.contains(uid)))
+                .then_some(())
+        },
+    )
     .await
 }
 
@@ -116,8 +151,16 @@ async fn force_delete_all(cluster: &Cluster) -> Result<()> {
 async fn lose_volume(cluster: &Cluster, instance: &str) -> Result<()> {
     let claims = cluster.of::<PersistentVolumeClaim>();
     let claim = format!("data-{instance}");
-    let before = claims.get(&claim).await.context("failed to get the claim")?.metadata.uid;
-    claims.delete(&claim, &DeleteParams::default()).await.context("failed to delete the claim")?;
+    let before = claims
+        .get(&claim)
+        .await
+        .context("failed to get the claim")?
+        .metadata
+        .uid;
+    claims
+        .delete(&claim, &DeleteParams::default())
+        .await
+        .context("failed to delete the claim")?;
     force_delete_all(cluster).await?;
     wait::object(&claims, &claim, "waiting for a new claim", HEAL, |now| {
         now.is_some_and(|c| c.metadata.uid != before).then_some(())

@@ -12,7 +12,7 @@ use crate::wait::eventually;
 use crate::writer::Writer;
 use crate::{operator, pods};
 
-/// Operator at zero; every mysqld killed, the primary Service deleted, a replica's source dropped, read_only set by hand;
+/// Operator at zero; every mysqld killed, the primary Service deleted, a replica's source dropped, `read_only` set by hand;
 /// operator back: all of it heals with no further event.
 pub(super) async fn at_start(context: Arc<Context>) -> Result<()> {
     let cluster = context.shared().await?;
@@ -28,7 +28,10 @@ pub(super) async fn at_start(context: Arc<Context>) -> Result<()> {
         let pod = cluster.instance(ordinal);
         let mut client = root.at(cluster.pod_address(&pod).await?).connect().await?;
         let read_only = client.variable("super_read_only").await?;
-        ensure!((read_only == "0") == (pod == primary), "super_read_only of {pod} is {read_only}; {primary} is primary");
+        ensure!(
+            (read_only == "0") == (pod == primary),
+            "super_read_only of {pod} is {read_only}; {primary} is primary"
+        );
     }
     Ok(())
 }
@@ -36,16 +39,25 @@ pub(super) async fn at_start(context: Arc<Context>) -> Result<()> {
 async fn break_it(cluster: &Cluster) -> Result<()> {
     let primary = cluster.primary().await?;
     let replicas = cluster.replicas().await?;
-    let [first, second] = replicas.as_slice() else { anyhow::bail!("the replicas are {replicas:?}") };
+    let [first, second] = replicas.as_slice() else {
+        anyhow::bail!("the replicas are {replicas:?}")
+    };
     for pod in [&primary, first, second] {
         pods::kill_mysqld(&cluster.pods(), pod).await?;
     }
     let service = format!("{}-primary", cluster.name);
     let root = &cluster.root().await?;
-    cluster.of::<Service>().delete(&service, &DeleteParams::default()).await.context("failed to delete the Service")?;
+    cluster
+        .of::<Service>()
+        .delete(&service, &DeleteParams::default())
+        .await
+        .context("failed to delete the Service")?;
     for (pod, statements) in [
         (first, &["STOP REPLICA", "RESET REPLICA ALL"][..]),
-        (second, &["SET GLOBAL super_read_only = OFF", "SET GLOBAL read_only = OFF"][..]),
+        (
+            second,
+            &["SET GLOBAL super_read_only = OFF", "SET GLOBAL read_only = OFF"][..],
+        ),
         (&primary, &["SET GLOBAL read_only = ON"][..]),
     ] {
         let address = cluster.pod_address(pod).await?;

@@ -15,7 +15,7 @@ use crate::wait;
 use crate::writer::Writer;
 
 /// A rolling restart of three instances, in a test.
-const ROLL: Duration = Duration::from_secs(180);
+const ROLL: Duration = Duration::from_mins(3);
 
 /// mysqld runs with the sizes that the table of case F15 derives for 512Mi of memory and a claim of 1Gi.
 pub(super) async fn sizes(context: Arc<Context>) -> Result<()> {
@@ -42,16 +42,27 @@ pub(super) async fn roll(context: Arc<Context>) -> Result<()> {
     let old = cluster.primary().await?;
     let mut writer = Writer::start(cluster.app().await?, "roll").await?;
     let before = uids(&cluster).await?;
-    let value = if variable(&cluster, &old).await? == "250" { 251 } else { 250 };
+    let value = if variable(&cluster, &old).await? == "250" {
+        251
+    } else {
+        250
+    };
     let began = Instant::now();
     cluster.patch(json!({"config": {"back_log": value}})).await?;
     let order = watch_roll(&cluster, &before).await?;
-    ensure!(order.last() == Some(&old), "{old} was primary, and the order was {order:?}");
+    ensure!(
+        order.last() == Some(&old),
+        "{old} was primary, and the order was {order:?}"
+    );
     cluster.serves(HEAL).await?;
     context.note(format!("rolled {order:?} in {:.1} s", began.elapsed().as_secs_f64()));
     writer.progress(10, HEAL).await?;
     let history = writer.finish().await?;
-    context.note(format!("longest gap {} ms, {} errors", history.gap_ms(), history.error_count));
+    context.note(format!(
+        "longest gap {} ms, {} errors",
+        history.gap_ms(),
+        history.error_count
+    ));
     cluster.check(&history, "roll").await?;
     for ordinal in 0..3 {
         let pod = cluster.instance(ordinal);
@@ -62,14 +73,23 @@ pub(super) async fn roll(context: Arc<Context>) -> Result<()> {
 }
 
 async fn variable(cluster: &Cluster, pod: &str) -> Result<String> {
-    let mut client = cluster.root().await?.at(cluster.pod_address(pod).await?).connect().await?;
+    let mut client = cluster
+        .root()
+        .await?
+        .at(cluster.pod_address(pod).await?)
+        .connect()
+        .await?;
     client.variable("back_log").await
 }
 
 async fn uids(cluster: &Cluster) -> Result<BTreeMap<String, String>> {
     let parameters = kube::api::ListParams::default().labels(&cluster.selector());
     let pods = cluster.pods().list(&parameters).await.context("failed to list pods")?;
-    Ok(pods.items.into_iter().filter_map(|p| Some((p.metadata.name?, p.metadata.uid?))).collect())
+    Ok(pods
+        .items
+        .into_iter()
+        .filter_map(|p| Some((p.metadata.name?, p.metadata.uid?)))
+        .collect())
 }
 
 /// Watches until every pod is another one and ready; the order in which they came. At no time may two be away.
@@ -77,19 +97,28 @@ async fn watch_roll(cluster: &Cluster, before: &BTreeMap<String, String>) -> Res
     let mut order: Vec<String> = Vec::new();
     let mut two_away = None;
     let replaced = |pod: &Pod, name: &str| pod.metadata.uid.as_ref() != before.get(name);
-    wait::objects(&cluster.pods(), &cluster.selector(), "waiting for the rolling restart", ROLL, |now| {
-        let away: Vec<&String> = before.keys().filter(|n| !now.get(*n).is_some_and(pods::ready)).collect();
-        if away.len() > 1 {
-            two_away = Some(format!("{away:?} are away together"));
-            return Some(());
-        }
-        for (name, pod) in now {
-            if replaced(pod, name) && pods::ready(pod) && !order.contains(name) {
-                order.push(name.clone());
+    wait::objects(
+        &cluster.pods(),
+        &cluster.selector(),
+        "waiting for the rolling restart",
+        ROLL,
+        |now| {
+            let away: Vec<&String> = before
+                .keys()
+                .filter(|n| !now.get(*n).is_some_and(pods::ready))
+                .collect();
+            if away.len() > 1 {
+                two_away = Some(format!("{away:?} are away together"));
+                return Some(());
             }
-        }
-        (order.len() == before.len()).then_some(())
-    })
+            for (name, pod) in now {
+                if replaced(pod, name) && pods::ready(pod) && !order.contains(name) {
+                    order.push(name.clone());
+                }
+            }
+            (order.len() == before.len()).then_some(())
+        },
+    )
     .await?;
     two_away.map_or(Ok(order), |reason| Err(anyhow::anyhow!(reason)))
 }

@@ -22,15 +22,24 @@ pub(super) async fn smoke(context: Arc<Context>) -> Result<()> {
     context.note(format!("healthy after {:.1} s", began.elapsed().as_secs_f64()));
     let login = cluster.app().await?;
     let mut primary = login.connect().await?;
-    primary.execute("CREATE TABLE IF NOT EXISTS smoke (id INT PRIMARY KEY, word VARCHAR(20))").await?;
+    primary
+        .execute("CREATE TABLE IF NOT EXISTS smoke (id INT PRIMARY KEY, word VARCHAR(20))")
+        .await?;
     primary.execute("REPLACE INTO smoke VALUES (1, 'stay')").await?;
     let replicas = &through_replicas(&cluster, &login).await?;
     let (host, word) = eventually("reading the row through the replicas Service", SOON, || async move {
-        replicas.connect().await?.row::<(String, String)>("SELECT @@hostname, word FROM smoke WHERE id = 1").await
+        replicas
+            .connect()
+            .await?
+            .row::<(String, String)>("SELECT @@hostname, word FROM smoke WHERE id = 1")
+            .await
     })
     .await?;
     ensure!(word == "stay", "the row reads {word:?}");
-    ensure!(cluster.replicas().await?.contains(&host), "the replicas Service led to {host}");
+    ensure!(
+        cluster.replicas().await?.contains(&host),
+        "the replicas Service led to {host}"
+    );
     Ok(())
 }
 
@@ -60,7 +69,10 @@ async fn time_zones(login: &Login) -> Result<()> {
     let there: Option<String> = client
         .row("SELECT CAST(CONVERT_TZ('2026-01-01 12:00:00', 'UTC', 'Europe/Berlin') AS CHAR)")
         .await?;
-    ensure!(there.as_deref() == Some("2026-01-01 13:00:00"), "CONVERT_TZ gives {there:?}");
+    ensure!(
+        there.as_deref() == Some("2026-01-01 13:00:00"),
+        "CONVERT_TZ gives {there:?}"
+    );
     Ok(())
 }
 
@@ -89,18 +101,44 @@ async fn certificates(cluster: &Cluster, login: &Login) -> Result<()> {
         format!("{name}-replicas.{namespace}.svc"),
         format!("{name}-0.{name}-instances.{namespace}.svc"),
     ] {
-        let login = Login { tls: Some((ca.clone(), good.clone())), ..login.clone() };
-        login.connect().await.with_context(|| format!("the certificate does not carry {good}"))?;
+        let login = Login {
+            tls: Some((ca.clone(), good.clone())),
+            ..login.clone()
+        };
+        login
+            .connect()
+            .await
+            .with_context(|| format!("the certificate does not carry {good}"))?;
     }
-    let wrong = Login { tls: Some((ca, "elsewhere.example".to_owned())), ..login.clone() };
-    ensure!(wrong.connect().await.is_err(), "the certificate is taken for elsewhere.example");
-    let operator_ca = cluster.secret("client-ca").await?.remove("ca.crt").context("no ca.crt in Secret -client-ca")?;
-    let first = operator_ca.split_inclusive("-----END CERTIFICATE-----").next().unwrap_or_default().to_owned();
+    let wrong = Login {
+        tls: Some((ca, "elsewhere.example".to_owned())),
+        ..login.clone()
+    };
+    ensure!(
+        wrong.connect().await.is_err(),
+        "the certificate is taken for elsewhere.example"
+    );
+    let operator_ca = cluster
+        .secret("client-ca")
+        .await?
+        .remove("ca.crt")
+        .context("no ca.crt in Secret -client-ca")?;
+    let first = operator_ca
+        .split_inclusive("-----END CERTIFICATE-----")
+        .next()
+        .unwrap_or_default()
+        .to_owned();
     let mine = cluster.secret("server-tls").await?.remove("ca.crt").unwrap_or_default();
     if !mine.contains(first.trim()) {
         let name = format!("{name}-primary.{namespace}.svc");
-        let other = Login { tls: Some((first.into_bytes(), name)), ..login.clone() };
-        ensure!(other.connect().await.is_err(), "the certificate is taken as another authority's");
+        let other = Login {
+            tls: Some((first.into_bytes(), name)),
+            ..login.clone()
+        };
+        ensure!(
+            other.connect().await.is_err(),
+            "the certificate is taken as another authority's"
+        );
     }
     Ok(())
 }
@@ -108,15 +146,35 @@ async fn certificates(cluster: &Cluster, login: &Login) -> Result<()> {
 /// The application's Secret holds all that a client needs, and its URI says the same.
 async fn connection_secret(cluster: &Cluster) -> Result<()> {
     let secret = cluster.secret("app").await?;
-    let value = |key: &str| secret.get(key).cloned().with_context(|| format!("Secret -app has no {key}"));
+    let value = |key: &str| {
+        secret
+            .get(key)
+            .cloned()
+            .with_context(|| format!("Secret -app has no {key}"))
+    };
     let host = format!("{}-primary.{}.svc", cluster.name, cluster.namespace);
     ensure!(value("host")? == host, "host is {}", value("host")?);
     ensure!(value("port")? == "3306", "port is {}", value("port")?);
     let uri = Opts::from_url(&value("uri")?).context("failed to parse the URI")?;
-    ensure!(uri.ip_or_hostname() == host && uri.tcp_port() == 3306, "the URI leads to {}", uri.ip_or_hostname());
-    ensure!(uri.user() == Some(value("username")?.as_str()), "the URI's user is {:?}", uri.user());
-    ensure!(uri.pass() == Some(value("password")?.as_str()), "the URI has another password");
-    ensure!(uri.db_name() == Some("app"), "the URI's database is {:?}", uri.db_name());
+    ensure!(
+        uri.ip_or_hostname() == host && uri.tcp_port() == 3306,
+        "the URI leads to {}",
+        uri.ip_or_hostname()
+    );
+    ensure!(
+        uri.user() == Some(value("username")?.as_str()),
+        "the URI's user is {:?}",
+        uri.user()
+    );
+    ensure!(
+        uri.pass() == Some(value("password")?.as_str()),
+        "the URI has another password"
+    );
+    ensure!(
+        uri.db_name() == Some("app"),
+        "the URI's database is {:?}",
+        uri.db_name()
+    );
     Ok(())
 }
 
@@ -126,13 +184,18 @@ async fn accounts(cluster: &Cluster) -> Result<()> {
     let found: Vec<(String, String)> = client
         .rows("SELECT user, host FROM mysql.user WHERE user NOT LIKE 'mysql.%' ORDER BY user, host")
         .await?;
-    let mut expected = vec![("app".to_owned(), "%".to_owned()), ("mainstay".to_owned(), "localhost".to_owned())];
+    let mut expected = vec![
+        ("app".to_owned(), "%".to_owned()),
+        ("mainstay".to_owned(), "localhost".to_owned()),
+    ];
     expected.push(("mainstay_clone".to_owned(), "%".to_owned()));
     expected.push(("mainstay_monitor".to_owned(), "localhost".to_owned()));
     expected.extend((0..7).map(|n| (format!("mainstay_repl_{n}"), "%".to_owned())));
     expected.push(("root".to_owned(), "%".to_owned()));
     ensure!(found == expected, "the accounts are {found:?}");
-    let mighty: Vec<String> = client.rows("SELECT user FROM mysql.user WHERE Shutdown_priv = 'Y'").await?;
+    let mighty: Vec<String> = client
+        .rows("SELECT user FROM mysql.user WHERE Shutdown_priv = 'Y'")
+        .await?;
     let mighty: Vec<_> = mighty.into_iter().filter(|u| u != "mysql.session").collect();
     ensure!(mighty.is_empty(), "{mighty:?} may shut the server down");
     Ok(())
@@ -160,14 +223,23 @@ async fn semi_sync(cluster: &Cluster) -> Result<()> {
 
 /// What `kubectl get` shows.
 async fn shown(cluster: &Cluster) -> Result<()> {
-    let table = cluster.env.kubectl(&["-n", &cluster.namespace, "get", "myc", &cluster.name]).await?;
+    let table = cluster
+        .env
+        .kubectl(&["-n", &cluster.namespace, "get", "myc", &cluster.name])
+        .await?;
     let mut lines = table.lines();
     let header = lines.next().unwrap_or_default();
     let columns: Vec<&str> = header.split_whitespace().collect();
-    ensure!(columns == ["NAME", "PHASE", "HEALTH", "PRIMARY", "READY", "AGE"], "kubectl get shows {header}");
+    ensure!(
+        columns == ["NAME", "PHASE", "HEALTH", "PRIMARY", "READY", "AGE"],
+        "kubectl get shows {header}"
+    );
     let row: Vec<&str> = lines.next().unwrap_or_default().split_whitespace().collect();
     let primary = cluster.primary().await?;
-    ensure!(row.get(..5) == Some(&[&cluster.name, "Running", "Healthy", &primary, "3/3"]), "kubectl get shows {row:?}");
+    ensure!(
+        row.get(..5) == Some(&[&cluster.name, "Running", "Healthy", &primary, "3/3"]),
+        "kubectl get shows {row:?}"
+    );
     let object = cluster.get().await?;
     for (type_, status) in [("Available", "True"), ("Progressing", "False"), ("Degraded", "False")] {
         let found = condition(&object, type_).with_context(|| format!("there is no condition {type_}"))?;

@@ -27,11 +27,22 @@ pub(super) async fn claims(context: Arc<Context>) -> Result<()> {
     cluster.no_pods(HEAL).await?;
     let kept = cluster.claims().await?;
     ensure!(kept.len() == 3, "the kept claims are {:?}", kept.keys());
-    let left = cluster.of::<Service>().list(&ListParams::default().labels(&cluster.selector())).await?;
-    ensure!(left.items.iter().all(|s| s.metadata.deletion_timestamp.is_some()), "Services outlive the cluster");
-    Cluster::create(&context.env, &namespace, &manifest).await.context("re-created over kept claims")?;
+    let left = cluster
+        .of::<Service>()
+        .list(&ListParams::default().labels(&cluster.selector()))
+        .await?;
+    ensure!(
+        left.items.iter().all(|s| s.metadata.deletion_timestamp.is_some()),
+        "Services outlive the cluster"
+    );
+    Cluster::create(&context.env, &namespace, &manifest)
+        .await
+        .context("re-created over kept claims")?;
     cluster.serves(HEAL).await?;
-    cluster.check(&history, "f27").await.context("re-created over kept claims")?;
+    cluster
+        .check(&history, "f27")
+        .await
+        .context("re-created over kept claims")?;
 
     lost_stateful_set(&cluster).await?;
     cluster.check(&history, "f27").await.context("StatefulSet deleted")?;
@@ -39,13 +50,21 @@ pub(super) async fn claims(context: Arc<Context>) -> Result<()> {
     cluster.patch(json!({"deletionPolicy": "Delete"})).await?;
     cluster.healthy(HEAL).await?;
     cluster.delete(HEAL).await?;
-    wait::objects(&cluster.of::<PersistentVolumeClaim>(), &cluster.selector(), "waiting for the claims' end", HEAL, |c| {
-        c.is_empty().then_some(())
-    })
+    wait::objects(
+        &cluster.of::<PersistentVolumeClaim>(),
+        &cluster.selector(),
+        "waiting for the claims' end",
+        HEAL,
+        |c| c.is_empty().then_some(()),
+    )
     .await?;
-    wait::objects(&cluster.of::<Secret>(), &cluster.selector(), "waiting for the Secrets' end", HEAL, |s| {
-        s.is_empty().then_some(())
-    })
+    wait::objects(
+        &cluster.of::<Secret>(),
+        &cluster.selector(),
+        "waiting for the Secrets' end",
+        HEAL,
+        |s| s.is_empty().then_some(()),
+    )
     .await?;
     namespace_ends(&context).await
 }
@@ -53,10 +72,18 @@ pub(super) async fn claims(context: Arc<Context>) -> Result<()> {
 /// `kubectl delete statefulset` by mistake: the operator makes it again, over the same claims.
 async fn lost_stateful_set(cluster: &Cluster) -> Result<()> {
     let sets = cluster.of::<StatefulSet>();
-    let before = sets.get(&cluster.name).await.context("failed to get the StatefulSet")?.metadata.uid;
-    sets.delete(&cluster.name, &DeleteParams::background()).await.context("failed to delete the StatefulSet")?;
+    let before = sets
+        .get(&cluster.name)
+        .await
+        .context("failed to get the StatefulSet")?
+        .metadata
+        .uid;
+    sets.delete(&cluster.name, &DeleteParams::background())
+        .await
+        .context("failed to delete the StatefulSet")?;
     wait::object(&sets, &cluster.name, "waiting for a new StatefulSet", HEAL, |s| {
-        s.is_some_and(|s| s.metadata.uid != before && s.metadata.deletion_timestamp.is_none()).then_some(())
+        s.is_some_and(|s| s.metadata.uid != before && s.metadata.deletion_timestamp.is_none())
+            .then_some(())
     })
     .await?;
     cluster.serves(HEAL).await.context("StatefulSet deleted")
@@ -74,7 +101,11 @@ async fn namespace_ends(context: &Context) -> Result<()> {
             wait::object(&cluster.of::<Pod>(), &pod, "waiting for a pod", CREATE, |p| p.map(drop)).await?;
         }
         context.env.delete_namespace(&namespace).await?;
-        context.env.namespace_gone(&namespace, HEAL).await.with_context(|| purpose.to_owned())?;
+        context
+            .env
+            .namespace_gone(&namespace, HEAL)
+            .await
+            .with_context(|| purpose.to_owned())?;
     }
     Ok(())
 }

@@ -23,7 +23,8 @@ pub(super) async fn conditions(context: Arc<Context>) -> Result<()> {
     let scheduling = explained(&context, "explained-node", nowhere, &["node", "selector"]);
     let missing = Manifest::new("missing", 1, "mysql:there-is-no-such-tag");
     let image = explained(&context, "explained-image", missing, &["there-is-no-such-tag"]);
-    for message in futures::future::try_join3(quota, scheduling, image).await.map(|(a, b, c)| [a, b, c])? {
+    let (quota, scheduling, image) = Box::pin(futures::future::try_join3(quota, scheduling, image)).await?;
+    for message in [quota, scheduling, image] {
         context.note(message);
     }
     Ok(())
@@ -34,7 +35,9 @@ async fn quota(context: &Context) -> Result<String> {
     let quota: ResourceQuota =
         serde_json::from_value(json!({"metadata": {"name": "none"}, "spec": {"hard": {"pods": "0"}}}))?;
     let api: Api<ResourceQuota> = Api::namespaced(context.env.client.clone(), &namespace);
-    api.create(&PostParams::default(), &quota).await.context("failed to create the quota")?;
+    api.create(&PostParams::default(), &quota)
+        .await
+        .context("failed to create the quota")?;
     said(context, &namespace, context.manifest("poor", 1), &["quota"]).await
 }
 
@@ -50,8 +53,13 @@ async fn said(context: &Context, namespace: &str, manifest: Manifest, words: &[&
     cluster
         .wait(&format!("waiting for a condition that says {words:?}"), limit, |c| {
             let conditions = &c.status.as_ref()?.conditions;
-            let found = conditions.iter().find(|c| words.iter().all(|w| c.message.contains(w)))?;
-            Some(format!("{} {}={}: {}", cluster.name, found.type_, found.status, found.message))
+            let found = conditions
+                .iter()
+                .find(|c| words.iter().all(|w| c.message.contains(w)))?;
+            Some(format!(
+                "{} {}={}: {}",
+                cluster.name, found.type_, found.status, found.message
+            ))
         })
         .await
 }

@@ -12,7 +12,7 @@ use crate::runner::Context;
 use crate::wait;
 
 /// How long nothing may be written.
-const IDLE: Duration = Duration::from_secs(300);
+const IDLE: Duration = Duration::from_mins(5);
 /// How long a fresh cluster may take to come to rest.
 const REST: Duration = Duration::from_secs(20);
 
@@ -24,10 +24,17 @@ pub(super) async fn no_writes(context: Arc<Context>) -> Result<()> {
     cluster.serves(HEAL).await?;
     let begin = audit::position(testbed).await?;
     let seen = audit::writes_since(testbed, 0, &namespace).await?;
-    ensure!(!seen.is_empty(), "the audit log has no line of Mainstay about {namespace}: it cannot show idleness");
+    ensure!(
+        !seen.is_empty(),
+        "the audit log has no line of Mainstay about {namespace}: it cannot show idleness"
+    );
     context.note(format!("{} writes to make the cluster", seen.values().sum::<usize>()));
     still(&cluster, REST).await?;
-    let begin = if audit::writes_since(testbed, begin, &namespace).await?.is_empty() { begin } else { audit::position(testbed).await? };
+    let begin = if audit::writes_since(testbed, begin, &namespace).await?.is_empty() {
+        begin
+    } else {
+        audit::position(testbed).await?
+    };
     still(&cluster, IDLE).await?;
     let writes = audit::writes_since(testbed, begin, &namespace).await?;
     ensure!(writes.is_empty(), "Mainstay wrote while idle: {writes:?}");
@@ -37,7 +44,10 @@ pub(super) async fn no_writes(context: Arc<Context>) -> Result<()> {
 /// Watches that every pod stays as ready as it is.
 async fn still(cluster: &Cluster, span: Duration) -> Result<()> {
     wait::throughout::<Pod>(&cluster.pods(), &cluster.selector(), span, |pods| {
-        ensure!(pods.len() == 3 && pods.values().all(crate::pods::ready), "a pod is not ready");
+        ensure!(
+            pods.len() == 3 && pods.values().all(crate::pods::ready),
+            "a pod is not ready"
+        );
         Ok(())
     })
     .await

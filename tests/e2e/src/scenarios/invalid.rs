@@ -23,7 +23,11 @@ const LEAST: usize = 20;
 pub(super) async fn refused(context: Arc<Context>) -> Result<()> {
     let namespace = context.namespace().await?;
     let files = files(&context.env.root.join(FOLDER))?;
-    ensure!(files.len() >= LEAST, "there are only {} manifests in {FOLDER}", files.len());
+    ensure!(
+        files.len() >= LEAST,
+        "there are only {} manifests in {FOLDER}",
+        files.len()
+    );
     let mut wrong = Vec::new();
     let mut slowest = Duration::ZERO;
     let mut conditions = 0;
@@ -55,14 +59,21 @@ enum Refusal {
 
 async fn one(context: &Context, namespace: &str, file: &Path) -> Result<Refusal> {
     let text = std::fs::read_to_string(file).context("failed to read it")?;
-    let words: Vec<&str> = text.lines().filter_map(|l| l.strip_prefix("# expect:")).map(str::trim).collect();
+    let words: Vec<&str> = text
+        .lines()
+        .filter_map(|l| l.strip_prefix("# expect:"))
+        .map(str::trim)
+        .collect();
     ensure!(!words.is_empty(), "it has no line '# expect: …'");
     let value: Value = serde_norway::from_str(&text).context("failed to parse it")?;
     let began = Instant::now();
     let cluster = match Cluster::apply(&context.env, namespace, &Manifest::from_value(value)).await {
         Err(error) => {
             let reason = format!("{error:#}");
-            ensure!(words.iter().all(|w| reason.contains(w)), "expected {words:?}, refused with: {reason}");
+            ensure!(
+                words.iter().all(|w| reason.contains(w)),
+                "expected {words:?}, refused with: {reason}"
+            );
             return Ok(Refusal::ByServer);
         }
         Ok(cluster) => cluster,
@@ -70,7 +81,10 @@ async fn one(context: &Context, namespace: &str, file: &Path) -> Result<Refusal>
     let said = cluster
         .wait(&format!("expecting a condition that says {words:?}"), SOON, |c| {
             let conditions = &c.status.as_ref()?.conditions;
-            conditions.iter().any(|c| words.iter().all(|w| c.message.contains(w))).then(|| began.elapsed())
+            conditions
+                .iter()
+                .any(|c| words.iter().all(|w| c.message.contains(w)))
+                .then(|| began.elapsed())
         })
         .await;
     let deleted = cluster.api().delete(&cluster.name, &DeleteParams::background()).await;

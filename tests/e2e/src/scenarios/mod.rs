@@ -2,6 +2,7 @@
 
 mod all_at_once;
 mod broken;
+mod churn;
 mod configuration;
 mod data_path;
 mod deletion;
@@ -22,7 +23,7 @@ use std::time::Duration;
 use crate::runner::{Manner, Scenario, Suite};
 
 /// Longest time of a scenario that says nothing else.
-const LIMIT: Duration = Duration::from_secs(240);
+const LIMIT: Duration = Duration::from_mins(4);
 
 /// Declares a scenario.
 macro_rules! scenario {
@@ -40,25 +41,180 @@ macro_rules! scenario {
 
 /// All scenarios.
 pub const ALL: &[Scenario] = &[
-    scenario!("idle", Ci, Background, Duration::from_secs(600), idle::no_writes, "no API writes in 5 minutes of idleness but the lease (F30)"),
-    scenario!("smoke", Ci, Calm, LIMIT, data_path::smoke, "a cluster of three comes up, a row goes in and comes out of a replica"),
-    scenario!("data-path", Ci, Calm, LIMIT, data_path::all_of_it, "Services, TLS, time zones, the application's Secret, accounts, semi-sync"),
-    scenario!("plugin-status", Ci, Calm, LIMIT, plugin::status, "kubectl mainstay status shows the cluster"),
-    scenario!("sizes-f15", Ci, Calm, LIMIT, configuration::sizes, "mysqld has the derived sizes (F15)"),
-    scenario!("rights", Ci, Calm, LIMIT, rights::least_privilege, "the operator may do what it needs and nothing else"),
-    scenario!("invalid", Ci, Calm, LIMIT, invalid::refused, "every wrong manifest is refused or explained within 2 s"),
-    scenario!("explained", Ci, Calm, LIMIT, explained::conditions, "quota, scheduling and image trouble stand in the conditions"),
-    scenario!("names-f01", Ci, Calm, LIMIT, names::lengths, "the longest name works, longer ones are refused (F01)"),
-    scenario!("equal-names-f28", Ci, Calm, LIMIT, names::equal, "equal names in two namespaces, a foreign Service with our name (F28)"),
-    scenario!("overlay-f24-f04", Ci, Calm, LIMIT, overlay::reaches_pods, "overlay in every pod; ndots:1; no full domain (F24, F04)"),
-    scenario!("roll", Ci, Calm, LIMIT, configuration::roll, "a change of configuration restarts one instance at a time, the primary last"),
-    scenario!("passwords-f11", Ci, Calm, LIMIT, passwords::odd, "odd passwords; Secrets edited, emptied and deleted (F11)"),
-    scenario!("deletion-f27", Ci, Calm, LIMIT, deletion::claims, "claims outlive the cluster and bring it back; policy Delete; namespaces end (F27)"),
-    scenario!("pods-restart", Ci, Calm, LIMIT, restarts::pods, "any pod or mysqld may end; no acknowledged write is lost"),
-    scenario!("operator-restart", Ci, Disturbing, LIMIT, restarts::operator, "the operator may end at any moment"),
-    scenario!("broken-at-start-f05", Ci, Disturbing, LIMIT, broken::at_start, "everything broken while the operator was away heals (F05)"),
-    scenario!("all-at-once-f17", Ci, Disturbing, LIMIT, all_at_once::force_deleted, "all pods force-deleted; a volume gone; ordinal 0 outdated (F17)"),
-    scenario!("node-down-f17", Ci, Disturbing, LIMIT, all_at_once::node_down, "all pods force-deleted while a node is down (F17)"),
-    scenario!("outside", Ci, Disturbing, LIMIT, outside::creates, "the operator outside of the cluster does the same"),
-    scenario!("secrets-in-view-f31", Ci, Disturbing, LIMIT, view::no_passwords, "no password in logs, events, objects or process lists (F31)"),
+    scenario!(
+        "idle",
+        Ci,
+        Background,
+        Duration::from_mins(10),
+        idle::no_writes,
+        "no API writes in 5 minutes of idleness but the lease (F30)"
+    ),
+    scenario!(
+        "smoke",
+        Ci,
+        Calm,
+        LIMIT,
+        data_path::smoke,
+        "a cluster of three comes up, a row goes in and comes out of a replica"
+    ),
+    scenario!(
+        "data-path",
+        Ci,
+        Calm,
+        LIMIT,
+        data_path::all_of_it,
+        "Services, TLS, time zones, the application's Secret, accounts, semi-sync"
+    ),
+    scenario!(
+        "plugin-status",
+        Ci,
+        Calm,
+        LIMIT,
+        plugin::status,
+        "kubectl mainstay status shows the cluster"
+    ),
+    scenario!(
+        "sizes-f15",
+        Ci,
+        Calm,
+        LIMIT,
+        configuration::sizes,
+        "mysqld has the derived sizes (F15)"
+    ),
+    scenario!(
+        "rights",
+        Ci,
+        Calm,
+        LIMIT,
+        rights::least_privilege,
+        "the operator may do what it needs and nothing else"
+    ),
+    scenario!(
+        "invalid",
+        Ci,
+        Calm,
+        LIMIT,
+        invalid::refused,
+        "every wrong manifest is refused or explained within 2 s"
+    ),
+    scenario!(
+        "explained",
+        Ci,
+        Calm,
+        LIMIT,
+        explained::conditions,
+        "quota, scheduling and image trouble stand in the conditions"
+    ),
+    scenario!(
+        "names-f01",
+        Ci,
+        Calm,
+        LIMIT,
+        names::lengths,
+        "the longest name works, longer ones are refused (F01)"
+    ),
+    scenario!(
+        "equal-names-f28",
+        Ci,
+        Calm,
+        LIMIT,
+        names::equal,
+        "equal names in two namespaces, a foreign Service with our name (F28)"
+    ),
+    scenario!(
+        "overlay-f24-f04",
+        Ci,
+        Calm,
+        LIMIT,
+        overlay::reaches_pods,
+        "overlay in every pod; ndots:1; no full domain (F24, F04)"
+    ),
+    scenario!(
+        "roll",
+        Ci,
+        Calm,
+        LIMIT,
+        configuration::roll,
+        "a change of configuration restarts one instance at a time, the primary last"
+    ),
+    scenario!(
+        "passwords-f11",
+        Ci,
+        Calm,
+        LIMIT,
+        passwords::odd,
+        "odd passwords; Secrets edited, emptied and deleted (F11)"
+    ),
+    scenario!(
+        "deletion-f27",
+        Ci,
+        Calm,
+        LIMIT,
+        deletion::claims,
+        "claims outlive the cluster and bring it back; policy Delete; namespaces end (F27)"
+    ),
+    scenario!(
+        "pods-restart",
+        Ci,
+        Calm,
+        LIMIT,
+        restarts::pods,
+        "any pod or mysqld may end; no acknowledged write is lost"
+    ),
+    scenario!(
+        "operator-restart",
+        Ci,
+        Disturbing,
+        LIMIT,
+        restarts::operator,
+        "the operator may end at any moment"
+    ),
+    scenario!(
+        "broken-at-start-f05",
+        Ci,
+        Disturbing,
+        LIMIT,
+        broken::at_start,
+        "everything broken while the operator was away heals (F05)"
+    ),
+    scenario!(
+        "all-at-once-f17",
+        Ci,
+        Disturbing,
+        LIMIT,
+        all_at_once::force_deleted,
+        "all pods force-deleted; a volume gone; ordinal 0 outdated (F17)"
+    ),
+    scenario!(
+        "node-down-f17",
+        Ci,
+        Disturbing,
+        LIMIT,
+        all_at_once::node_down,
+        "all pods force-deleted while a node is down (F17)"
+    ),
+    scenario!(
+        "outside",
+        Ci,
+        Disturbing,
+        LIMIT,
+        outside::creates,
+        "the operator outside of the cluster does the same"
+    ),
+    scenario!(
+        "churn",
+        Long,
+        Disturbing,
+        Duration::from_hours(1),
+        churn::random,
+        "40 random faults under a writer, from a printed SEED"
+    ),
+    scenario!(
+        "secrets-in-view-f31",
+        Ci,
+        Disturbing,
+        LIMIT,
+        view::no_passwords,
+        "no password in logs, events, objects or process lists (F31)"
+    ),
 ];

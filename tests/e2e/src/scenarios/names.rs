@@ -27,7 +27,10 @@ pub(super) async fn lengths(context: Arc<Context>) -> Result<()> {
         let Err(error) = Cluster::apply(&context.env, &namespace, &context.manifest(&name, 1)).await else {
             anyhow::bail!("the name {name} was accepted");
         };
-        ensure!(format!("{error:#}").contains(reason), "the name {name} was refused with {error:#}");
+        ensure!(
+            format!("{error:#}").contains(reason),
+            "the name {name} was refused with {error:#}"
+        );
     }
     let longest = format!("{}-z", "a".repeat(38));
     let cluster = Cluster::create(&context.env, &namespace, &context.manifest(&longest, 1).with_app()).await?;
@@ -38,16 +41,34 @@ pub(super) async fn lengths(context: Arc<Context>) -> Result<()> {
 pub(super) async fn equal(context: Arc<Context>) -> Result<()> {
     let env = &context.env;
     let manifest = context.manifest("db", 1).with_app();
-    let (one, two) = (context.namespace_for("f28-one").await?, context.namespace_for("f28-two").await?);
+    let (one, two) = (
+        context.namespace_for("f28-one").await?,
+        context.namespace_for("f28-two").await?,
+    );
     let third = context.namespace_for("f28-foreign").await?;
     foreign_service(&context, &third).await?;
-    let (first, second) =
-        futures::future::try_join(Cluster::create(env, &one, &manifest), Cluster::create(env, &two, &manifest)).await?;
-    first.app().await?.connect().await?.execute("CREATE TABLE only_here (id INT)").await?;
+    let (first, second) = futures::future::try_join(
+        Cluster::create(env, &one, &manifest),
+        Cluster::create(env, &two, &manifest),
+    )
+    .await?;
+    first
+        .app()
+        .await?
+        .connect()
+        .await?
+        .execute("CREATE TABLE only_here (id INT)")
+        .await?;
     let mut other = second.app().await?.connect().await?;
-    ensure!(other.rows::<u32>("SELECT id FROM only_here").await.is_err(), "both clusters have one database");
+    ensure!(
+        other.rows::<u32>("SELECT id FROM only_here").await.is_err(),
+        "both clusters have one database"
+    );
     let elsewhere = first.app().await?.at(second.service("primary").await?);
-    ensure!(elsewhere.connect().await.is_err(), "a password of one cluster opens the other");
+    ensure!(
+        elsewhere.connect().await.is_err(),
+        "a password of one cluster opens the other"
+    );
     Ok(())
 }
 
@@ -58,17 +79,26 @@ async fn foreign_service(context: &Context, namespace: &str) -> Result<()> {
     }))?;
     let cluster = Cluster::at(&context.env, namespace, "db");
     let services = cluster.of::<Service>();
-    let before = services.create(&PostParams::default(), &foreign).await.context("failed to create the Service")?;
+    let before = services
+        .create(&PostParams::default(), &foreign)
+        .await
+        .context("failed to create the Service")?;
     Cluster::apply(&context.env, namespace, &context.manifest("db", 1)).await?;
     let limit = Duration::from_secs(15);
     let message = cluster
         .wait("waiting for a condition about the foreign Service", limit, |c| {
             let conditions = &c.status.as_ref()?.conditions;
-            conditions.iter().find(|c| c.message.contains("db-primary")).map(|c| c.message.clone())
+            conditions
+                .iter()
+                .find(|c| c.message.contains("db-primary"))
+                .map(|c| c.message.clone())
         })
         .await?;
     context.note(format!("foreign Service: {message}"));
     let after = services.get("db-primary").await.context("failed to get the Service")?;
-    ensure!(after.metadata.resource_version == before.metadata.resource_version, "the foreign Service was changed");
+    ensure!(
+        after.metadata.resource_version == before.metadata.resource_version,
+        "the foreign Service was changed"
+    );
     Ok(())
 }

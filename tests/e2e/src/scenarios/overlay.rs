@@ -14,7 +14,10 @@ use crate::runner::Context;
 /// and no object speaks of a full domain.
 pub(super) async fn reaches_pods(context: Arc<Context>) -> Result<()> {
     let namespace = context.namespace().await?;
-    let manifest = context.manifest("dressed", 3).with_app().with("podTemplate", overlay(&context.env.mysql_image));
+    let manifest = context
+        .manifest("dressed", 3)
+        .with_app()
+        .with("podTemplate", overlay(&context.env.mysql_image));
     let cluster = Cluster::create(&context.env, &namespace, &manifest).await?;
     cluster.serves(CREATE).await?;
     for ordinal in 0..3 {
@@ -56,16 +59,39 @@ fn overlay(image: &str) -> Value {
 
 fn dressed(pod: &Pod) -> Result<()> {
     let annotations = pod.metadata.annotations.clone().unwrap_or_default();
-    ensure!(annotations.get("example.org/team").map(String::as_str) == Some("payments"), "the annotation is missing");
+    ensure!(
+        annotations.get("example.org/team").map(String::as_str) == Some("payments"),
+        "the annotation is missing"
+    );
     let labels = pod.metadata.labels.clone().unwrap_or_default();
-    ensure!(labels.get("example.org/tier").map(String::as_str) == Some("data"), "the label is missing");
+    ensure!(
+        labels.get("example.org/tier").map(String::as_str) == Some("data"),
+        "the label is missing"
+    );
     let spec = pod.spec.as_ref().context("the pod has no spec")?;
-    let tolerated = spec.tolerations.iter().flatten().any(|t| t.key.as_deref() == Some("example.org/databases"));
+    let tolerated = spec
+        .tolerations
+        .iter()
+        .flatten()
+        .any(|t| t.key.as_deref() == Some("example.org/databases"));
     ensure!(tolerated, "the toleration is missing");
-    ensure!(spec.containers.iter().any(|c| c.name == "sidecar"), "the sidecar is missing");
-    let mysql = spec.containers.iter().find(|c| c.name == "mysql").context("there is no container mysql")?;
-    ensure!(mysql.env.iter().flatten().any(|e| e.name == "EXAMPLE"), "the variable is missing");
-    ensure!(mysql.env.iter().flatten().any(|e| e.name == "MAINSTAY_CLUSTER"), "the overlay replaced our variables");
+    ensure!(
+        spec.containers.iter().any(|c| c.name == "sidecar"),
+        "the sidecar is missing"
+    );
+    let mysql = spec
+        .containers
+        .iter()
+        .find(|c| c.name == "mysql")
+        .context("there is no container mysql")?;
+    ensure!(
+        mysql.env.iter().flatten().any(|e| e.name == "EXAMPLE"),
+        "the variable is missing"
+    );
+    ensure!(
+        mysql.env.iter().flatten().any(|e| e.name == "MAINSTAY_CLUSTER"),
+        "the overlay replaced our variables"
+    );
     Ok(())
 }
 
@@ -73,7 +99,16 @@ async fn no_full_domain(cluster: &Cluster) -> Result<()> {
     let kinds = "myc,statefulsets,services,endpointslices,configmaps,pdb";
     let objects = cluster
         .env
-        .kubectl(&["-n", &cluster.namespace, "get", kinds, "-l", &cluster.selector(), "-o", "yaml"])
+        .kubectl(&[
+            "-n",
+            &cluster.namespace,
+            "get",
+            kinds,
+            "-l",
+            &cluster.selector(),
+            "-o",
+            "yaml",
+        ])
         .await?;
     let full: Vec<&str> = objects.lines().filter(|l| l.contains("cluster.local")).collect();
     ensure!(full.is_empty(), "a full domain is written in: {full:?}");

@@ -31,8 +31,16 @@ pub(super) async fn odd(context: Arc<Context>) -> Result<()> {
     }
     Cluster::create(&context.env, &namespace, &context.manifest("odd", 3).with_app()).await?;
     cluster.serves(HEAL).await.context("odd passwords")?;
-    ensure!(cluster.root().await?.password == ODD, "the password of root was changed");
-    cluster.root().await?.connect().await.context("root with an odd password")?;
+    ensure!(
+        cluster.root().await?.password == ODD,
+        "the password of root was changed"
+    );
+    cluster
+        .root()
+        .await?
+        .connect()
+        .await
+        .context("root with an odd password")?;
     let app = cluster.secret("app").await?;
     let uri = app.get("uri").context("Secret -app has no uri")?;
     let uri = mysql_async::Opts::from_url(uri).context("failed to parse the URI")?;
@@ -42,7 +50,10 @@ pub(super) async fn odd(context: Arc<Context>) -> Result<()> {
 
 async fn create(cluster: &Cluster, suffix: &str, keys: &[&str]) -> Result<()> {
     let labels = BTreeMap::from([("mysql.mainstay.dev/cluster".to_owned(), cluster.name.clone())]);
-    let data = keys.iter().map(|k| ((*k).to_owned(), ByteString(ODD.as_bytes().to_vec()))).collect();
+    let data = keys
+        .iter()
+        .map(|k| ((*k).to_owned(), ByteString(ODD.as_bytes().to_vec())))
+        .collect();
     let secret = Secret {
         metadata: ObjectMeta {
             name: Some(format!("{}-{suffix}", cluster.name)),
@@ -52,7 +63,11 @@ async fn create(cluster: &Cluster, suffix: &str, keys: &[&str]) -> Result<()> {
         data: Some(data),
         ..Secret::default()
     };
-    cluster.of::<Secret>().create(&PostParams::default(), &secret).await.context("failed to create the Secret")?;
+    cluster
+        .of::<Secret>()
+        .create(&PostParams::default(), &secret)
+        .await
+        .context("failed to create the Secret")?;
     Ok(())
 }
 
@@ -69,16 +84,32 @@ async fn live(cluster: &Cluster) -> Result<()> {
                 Some(value) => json!({"stringData": {key: value}}),
                 None => json!({"data": null}),
             };
-            secrets.patch(&name, &PatchParams::default(), &Patch::Merge(&patch)).await.context("failed to edit")?;
-            writes(&login).await.with_context(|| format!("{name} edited to {value:?}"))?;
+            secrets
+                .patch(&name, &PatchParams::default(), &Patch::Merge(&patch))
+                .await
+                .context("failed to edit")?;
+            writes(&login)
+                .await
+                .with_context(|| format!("{name} edited to {value:?}"))?;
         }
-        secrets.delete(&name, &DeleteParams::default()).await.context("failed to delete the Secret")?;
+        secrets
+            .delete(&name, &DeleteParams::default())
+            .await
+            .context("failed to delete the Secret")?;
         writes(&login).await.with_context(|| format!("{name} deleted"))?;
         restore(cluster, &name, before).await?;
     }
-    let replica = cluster.replicas().await?.into_iter().next().context("there is no replica")?;
+    let replica = cluster
+        .replicas()
+        .await?
+        .into_iter()
+        .next()
+        .context("there is no replica")?;
     pods::delete(&cluster.pods(), &replica, false).await?;
-    cluster.serves(HEAL).await.context("a pod restarted after the Secrets came back")
+    cluster
+        .serves(HEAL)
+        .await
+        .context("a pod restarted after the Secrets came back")
 }
 
 /// Puts the Secret back as the person who deleted it does.
@@ -90,9 +121,18 @@ async fn restore(cluster: &Cluster, name: &str, before: Secret) -> Result<()> {
         owner_references: before.metadata.owner_references,
         ..ObjectMeta::default()
     };
-    let secret = Secret { metadata, data: before.data, type_: before.type_, ..Secret::default() };
+    let secret = Secret {
+        metadata,
+        data: before.data,
+        type_: before.type_,
+        ..Secret::default()
+    };
     let parameters = PatchParams::apply("e2e").force();
-    cluster.of::<Secret>().patch(name, &parameters, &Patch::Apply(&secret)).await.context("failed to put it back")?;
+    cluster
+        .of::<Secret>()
+        .patch(name, &parameters, &Patch::Apply(&secret))
+        .await
+        .context("failed to put it back")?;
     Ok(())
 }
 

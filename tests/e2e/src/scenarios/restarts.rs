@@ -11,21 +11,46 @@ use crate::writer::Writer;
 use crate::{operator, pods, wait};
 
 /// How long writes may be away in a test; the figures to beat are the benches'.
-const WRITES: Duration = Duration::from_secs(60);
+const WRITES: Duration = Duration::from_mins(1);
 
 /// Deletes and kills, one after the other, under a writer.
 pub(super) async fn pods(context: Arc<Context>) -> Result<()> {
     let cluster = context.shared().await?;
-    let replica = cluster.replicas().await?.into_iter().next().context("there is no replica")?;
-    step(&context, &cluster, "replica's pod deleted", async || delete(&cluster, &replica, false).await).await?;
+    let replica = cluster
+        .replicas()
+        .await?
+        .into_iter()
+        .next()
+        .context("there is no replica")?;
+    step(&context, &cluster, "replica's pod deleted", async || {
+        delete(&cluster, &replica, false).await
+    })
+    .await?;
     let primary = cluster.primary().await?;
-    step(&context, &cluster, "primary's pod deleted", async || delete(&cluster, &primary, false).await).await?;
-    let replica = cluster.replicas().await?.into_iter().next().context("there is no replica")?;
-    step(&context, &cluster, "replica's mysqld killed", async || kill(&cluster, &replica).await).await?;
+    step(&context, &cluster, "primary's pod deleted", async || {
+        delete(&cluster, &primary, false).await
+    })
+    .await?;
+    let replica = cluster
+        .replicas()
+        .await?
+        .into_iter()
+        .next()
+        .context("there is no replica")?;
+    step(&context, &cluster, "replica's mysqld killed", async || {
+        kill(&cluster, &replica).await
+    })
+    .await?;
     let primary = cluster.primary().await?;
-    step(&context, &cluster, "primary's mysqld killed", async || kill(&cluster, &primary).await).await?;
+    step(&context, &cluster, "primary's mysqld killed", async || {
+        kill(&cluster, &primary).await
+    })
+    .await?;
     let primary = cluster.primary().await?;
-    step(&context, &cluster, "primary's pod force-deleted", async || delete(&cluster, &primary, true).await).await
+    step(&context, &cluster, "primary's pod force-deleted", async || {
+        delete(&cluster, &primary, true).await
+    })
+    .await
 }
 
 /// Ends the operator while it makes a cluster, while it heals one and while nothing happens.
@@ -33,7 +58,9 @@ pub(super) async fn operator(context: Arc<Context>) -> Result<()> {
     let env = &context.env;
     let namespace = context.namespace().await?;
     let fresh = Cluster::apply(env, &namespace, &context.manifest("fresh", 3).with_app()).await?;
-    fresh.wait("waiting for the first record", HEAL, |c| c.status.as_ref()?.epoch).await?;
+    fresh
+        .wait("waiting for the first record", HEAL, |c| c.status.as_ref()?.epoch)
+        .await?;
     operator::restart(env).await?;
     fresh.serves(HEAL).await?;
     let primary = fresh.primary().await?;
@@ -42,7 +69,10 @@ pub(super) async fn operator(context: Arc<Context>) -> Result<()> {
         operator::restart(env).await
     })
     .await?;
-    step(&context, &fresh, "operator deleted", async || operator::restart(env).await).await
+    step(&context, &fresh, "operator deleted", async || {
+        operator::restart(env).await
+    })
+    .await
 }
 
 /// Does something under a writer, expects that the cluster serves again and that nothing acknowledged is lost.
@@ -73,10 +103,17 @@ async fn step(
 
 /// Deletes a pod and waits until its successor is ready.
 async fn delete(cluster: &Cluster, pod: &str, force: bool) -> Result<()> {
-    let before = cluster.pods().get(pod).await.context("failed to get the pod")?.metadata.uid;
+    let before = cluster
+        .pods()
+        .get(pod)
+        .await
+        .context("failed to get the pod")?
+        .metadata
+        .uid;
     pods::delete(&cluster.pods(), pod, force).await?;
     wait::object(&cluster.pods(), pod, "waiting for its successor", HEAL, |now| {
-        now.is_some_and(|p| p.metadata.uid != before && pods::ready(p)).then_some(())
+        now.is_some_and(|p| p.metadata.uid != before && pods::ready(p))
+            .then_some(())
     })
     .await
 }
@@ -97,6 +134,7 @@ async fn kill(cluster: &Cluster, pod: &str) -> Result<()> {
 
 /// Seconds since mysqld's start.
 async fn uptime(login: &crate::sql::Login) -> Result<u64> {
-    let query = "SELECT CAST(variable_value AS UNSIGNED) FROM performance_schema.global_status WHERE variable_name = 'Uptime'";
+    let query =
+        "SELECT CAST(variable_value AS UNSIGNED) FROM performance_schema.global_status WHERE variable_name = 'Uptime'";
     login.connect().await?.row(query).await
 }

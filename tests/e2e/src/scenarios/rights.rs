@@ -21,9 +21,19 @@ pub(super) async fn least_privilege(context: Arc<Context>) -> Result<()> {
         return write(&golden, &rights);
     }
     let wanted = std::fs::read_to_string(&golden).with_context(|| format!("failed to read {}", golden.display()))?;
-    ensure!(rights == wanted, "the operator's rights are not those of {GOLDEN}:\n{}", difference(&wanted, &rights));
+    ensure!(
+        rights == wanted,
+        "the operator's rights are not those of {GOLDEN}:\n{}",
+        difference(&wanted, &rights)
+    );
     for verb in ["create", "patch", "delete"] {
-        for resource in ["nodes", "clusterroles", "deployments.apps", "pods/exec", "serviceaccounts/token"] {
+        for resource in [
+            "nodes",
+            "clusterroles",
+            "deployments.apps",
+            "pods/exec",
+            "serviceaccounts/token",
+        ] {
             let may = may(&context, &cluster.namespace, &operator, verb, resource).await?;
             ensure!(!may, "the operator may {verb} {resource}");
         }
@@ -32,23 +42,38 @@ pub(super) async fn least_privilege(context: Arc<Context>) -> Result<()> {
     ensure!(denied.is_empty(), "the operator tried what it may not: {denied:?}");
     let instance = format!("system:serviceaccount:{}:{}-instance", cluster.namespace, cluster.name);
     let nobody = format!("system:serviceaccount:{}:default", cluster.namespace);
-    let (has, everybody) =
-        (list(&context, &cluster.namespace, &instance).await?, list(&context, &cluster.namespace, &nobody).await?);
-    ensure!(has == everybody, "an instance has rights of its own:\n{}", difference(&everybody, &has));
+    let (has, everybody) = (
+        list(&context, &cluster.namespace, &instance).await?,
+        list(&context, &cluster.namespace, &nobody).await?,
+    );
+    ensure!(
+        has == everybody,
+        "an instance has rights of its own:\n{}",
+        difference(&everybody, &has)
+    );
     Ok(())
 }
 
 /// `kubectl auth can-i --list`, sorted, with one space between the columns.
 async fn list(context: &Context, namespace: &str, who: &str) -> Result<String> {
-    let table = context.env.kubectl(&["auth", "can-i", "--list", "--no-headers", "-n", namespace, "--as", who]).await?;
-    let mut lines: Vec<String> = table.lines().map(|l| l.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+    let table = context
+        .env
+        .kubectl(&["auth", "can-i", "--list", "--no-headers", "-n", namespace, "--as", who])
+        .await?;
+    let mut lines: Vec<String> = table
+        .lines()
+        .map(|l| l.split_whitespace().collect::<Vec<_>>().join(" "))
+        .collect();
     lines.sort();
     Ok(lines.join("\n") + "\n")
 }
 
 async fn may(context: &Context, namespace: &str, who: &str, verb: &str, resource: &str) -> Result<bool> {
     // kubectl exits with 1 for "no".
-    let answer = context.env.kubectl(&["auth", "can-i", verb, resource, "-n", namespace, "--as", who]).await;
+    let answer = context
+        .env
+        .kubectl(&["auth", "can-i", verb, resource, "-n", namespace, "--as", who])
+        .await;
     Ok(answer.is_ok_and(|text| text.trim() == "yes"))
 }
 
@@ -59,7 +84,13 @@ fn write(golden: &Path, rights: &str) -> Result<()> {
 }
 
 fn difference(wanted: &str, found: &str) -> String {
-    let missing = wanted.lines().filter(|l| !found.lines().any(|f| f == *l)).map(|l| format!("- {l}"));
-    let more = found.lines().filter(|l| !wanted.lines().any(|w| w == *l)).map(|l| format!("+ {l}"));
+    let missing = wanted
+        .lines()
+        .filter(|l| !found.lines().any(|f| f == *l))
+        .map(|l| format!("- {l}"));
+    let more = found
+        .lines()
+        .filter(|l| !wanted.lines().any(|w| w == *l))
+        .map(|l| format!("+ {l}"));
     missing.chain(more).collect::<Vec<_>>().join("\n")
 }
