@@ -1,0 +1,180 @@
+//! Execute: the one interpreter of [`Action`]. It makes no choices; what it cannot do it reports.
+
+mod apply;
+mod certificates;
+mod commands;
+mod delete;
+mod passwords;
+mod record;
+
+pub(crate) use record::write_status;
+
+use std::time::Duration;
+
+use kube::Resource as _;
+use kube::ResourceExt as _;
+use mainstay_api::MySQLCluster;
+use mainstay_core::action::Action;
+use mainstay_core::observed::Observed;
+use mainstay_core::rules::Rules;
+
+use crate::class::{self, Class};
+use crate::context::Context;
+use crate::index::ClusterName;
+use crate::pki::PkiError;
+
+/// Why an action was not carried out.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ExecuteError {
+    /// The API server refused, or was not reached.
+    #[error("failed to {attempt}")]
+    Kube {
+        /// What was attempted.
+        attempt: String,
+        /// Why it failed.
+        source: Box<kube::Error>,
+    },
+    /// The name belongs to somebody else.
+    #[error("failed to {attempt}: an object of that name exists and is not part of this cluster")]
+    Foreign {
+        /// What was attempted.
+        attempt: String,
+    },
+    /// Somebody else wrote first: the rest of the plan is void.
+    #[error("failed to {attempt}: the object was changed meanwhile")]
+    Lost {
+        /// What was attempted.
+        attempt: String,
+    },
+    /// Something that another action makes is not there yet.
+    #[error("failed to {attempt}: {missing} is missing")]
+    Missing {
+        /// What was attempted.
+        attempt: String,
+        /// What is missing.
+        missing: String,
+    },
+    /// A certificate could not be made.
+    #[error("failed to {attempt}")]
+    Pki {
+        /// What was attempted.
+        attempt: String,
+        /// Why it failed.
+        source: PkiError,
+    },
+}
+
+impl ExecuteError {
+    /// What it means for the next try.
+    #[must_use]
+    pub(crate) fn class(&self) -> Class {
+        match self {
+            Self::Kube { source, .. } => class::of_kube(source),
+            Self::Foreign { .. } => Class::Wait,
+            Self::Lost { .. } | Self::Missing { .. } => Class::Retry,
+            Self::Pki { .. } => Class::Permanent,
+        }
+    }
+
+    pub(crate) fn kube(attempt: impl Into<String>, source: kube::Error) -> Self {
+        let attempt = attempt.into();
+        if class::is_conflict(&source) {
+            Self::Lost { attempt }
+        } else {
+            Self::Kube { attempt, source: Box::new(source) }
+        }
+    }
+}
+
+/// What became of a plan.
+#[derive(Debug, Default)]
+pub(crate) struct Execution {
+    /// The memory that a `Record` wrote.
+    pub(crate) recorded: Option<Rules>,
+    /// What failed; the rest was done.
+    pub(crate) failures: Vec<ExecuteError>,
+}
+
+/// Carries out the plan of one pass.
+pub(crate) struct Executor<'a> {
+    context: &'a Context,
+    cluster: &'a ClusterName,
+    uid: String,
+    observed: &'a Observed,
+    /// The cluster as it was read or last written in this pass.
+    object: MySQLCluster,
+}
+
+impl<'a> Executor<'a> {
+    pub(crate) fn new(
+        context: &'a Context,
+        cluster: &'a ClusterName,
+        object: MySQLCluster,
+        observed: &'a Observed,
+    ) -> Self {
+        Self { context, cluster, uid: object.uid().unwrap_or_default(), observed, object }
+    }
+
+    /// Carries the actions out in order. An error is a record that was not made: nothing after it was done.
+    pub(crate) async fn execute(&mut self, actions: Vec<Action>) -> Result<Execution, ExecuteError> {
+        let mut execution = Execution::default();
+        for action in actions {
+            let done = match action {
+                Action::Record(record) => {
+                    self.record(&record).await?;
+                    execution.recorded = Some(record.rules);
+                    continue;
+                }
+                Action::Command(commands) => {
+                    self.command(commands);
+                    continue;
+                }
+                Action::Apply(desired) => self.apply(&desired).await,
+                Action::GeneratePasswords { secret, keys, fixed, owned } => {
+                    self.generate_passwords(&secret, &keys, &fixed, owned).await
+                }
+                Action::CreateCa { owned } => self.create_ca(owned).await,
+                Action::IssueServerCertificate { dns_names, lifetime } => {
+                    self.issue_server_certificate(&dns_names, lifetime).await
+                }
+                Action::WriteClientCa => self.write_client_ca().await,
+                Action::DeletePod { instance, uid, reason } => self.delete_pod(&instance, &uid, &reason).await,
+                Action::DeleteObject { key, uid, resource_version } => {
+                    self.delete_object(&key, &uid, &resource_version).await
+                }
+            };
+            execution.failures.extend(done.err());
+        }
+        Ok(execution)
+    }
+
+    /// The cluster as it is now, for the write of its status.
+    pub(crate) fn into_object(self) -> MySQLCluster {
+        self.object
+    }
+
+    fn owner_reference(&self) -> Option<k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference> {
+        self.object.controller_owner_ref(&())
+    }
+}
+
+/// A duration as a person writes it.
+pub(crate) fn human(took: Duration) -> String {
+    if took < Duration::from_secs(1) {
+        format!("{} ms", took.as_millis())
+    } else {
+        format!("{:.1} s", took.as_secs_f64())
+    }
+}
+
+/// Labels of the Secrets that are written here (decision B9); those of applied objects come with them.
+fn labels(cluster: &ClusterName) -> std::collections::BTreeMap<String, String> {
+    let label = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+    std::collections::BTreeMap::from([
+        label("app.kubernetes.io/name", "mysql"),
+        label("app.kubernetes.io/instance", &cluster.name),
+        label("app.kubernetes.io/managed-by", "mainstay"),
+        label("app.kubernetes.io/component", "mysql"),
+        label(crate::views::CLUSTER_LABEL, &cluster.name),
+    ])
+}

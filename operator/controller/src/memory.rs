@@ -1,0 +1,227 @@
+//! What a process remembers of a cluster between passes. All of it can be lost at any time: it only saves requests.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use mainstay_core::observed::{ObjectKey, ObjectView, Warning};
+use tokio::time::Instant;
+
+use crate::index::ClusterName;
+
+/// An object that was applied this often in vain, with the same content, within [`FIGHT_MEMORY`], is contested.
+const ROUNDS: u32 = 3;
+/// How long a lost round is remembered, and how long a contested object is left alone.
+const FIGHT_MEMORY: Duration = Duration::from_secs(600);
+/// A foreign object is looked at again after this.
+const FOREIGN_MEMORY: Duration = Duration::from_secs(30);
+/// A refused object is tried again after this, then after twice as long, …
+const FIRST_REFUSAL: Duration = Duration::from_secs(1);
+/// … up to this.
+const LONGEST_REFUSAL: Duration = Duration::from_secs(300);
+
+/// Memory of all clusters.
+#[derive(Debug, Default)]
+pub(crate) struct Memories {
+    clusters: Mutex<HashMap<ClusterName, Memory>>,
+}
+
+#[derive(Debug, Default)]
+struct Memory {
+    foreign: BTreeMap<ObjectKey, (ObjectView, Instant)>,
+    fights: BTreeMap<ObjectKey, Fight>,
+    refusals: BTreeMap<ObjectKey, Refusal>,
+    failures: u32,
+}
+
+#[derive(Debug)]
+struct Fight {
+    wish: u64,
+    rounds: u32,
+    last: Instant,
+}
+
+#[derive(Debug)]
+struct Refusal {
+    wish: u64,
+    pause: Duration,
+    last: Instant,
+    warning: Warning,
+}
+
+/// Whether an object may be applied now.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum May {
+    Apply,
+    /// The API server refused the same wish a short time ago.
+    NotYet,
+    /// Somebody changes it back.
+    Contested,
+}
+
+impl Memories {
+    fn with<T>(&self, cluster: &ClusterName, act: impl FnOnce(&mut Memory) -> T) -> T {
+        let mut clusters = self.clusters.lock().unwrap_or_else(PoisonError::into_inner);
+        act(clusters.entry(cluster.clone()).or_default())
+    }
+
+    /// Forgets a cluster that was deleted.
+    pub(crate) fn forget(&self, cluster: &ClusterName) {
+        self.clusters.lock().unwrap_or_else(PoisonError::into_inner).remove(cluster);
+    }
+
+    /// Asks whether an object with this wish (a hash) may be applied; `exists`: it was seen to exist and to differ.
+    pub(crate) fn may_apply(&self, cluster: &ClusterName, key: &ObjectKey, wish: u64, exists: bool) -> May {
+        self.with(cluster, |memory| {
+            let now = Instant::now();
+            if let Some(refusal) = memory.refusals.get(key)
+                && refusal.wish == wish
+                && now.duration_since(refusal.last) < refusal.pause
+            {
+                return May::NotYet;
+            }
+            if !exists {
+                return May::Apply;
+            }
+            let fight = memory.fights.entry(key.clone()).or_insert(Fight { wish, rounds: 0, last: now });
+            if fight.wish != wish || now.duration_since(fight.last) >= FIGHT_MEMORY {
+                *fight = Fight { wish, rounds: 0, last: now };
+            }
+            if fight.rounds >= ROUNDS {
+                return May::Contested;
+            }
+            fight.rounds += 1;
+            fight.last = now;
+            May::Apply
+        })
+    }
+
+    /// Whether an object is left alone because somebody changes it back.
+    pub(crate) fn contested(&self, cluster: &ClusterName, key: &ObjectKey) -> bool {
+        self.with(cluster, |memory| {
+            let now = Instant::now();
+            memory.fights.get(key).is_some_and(|f| f.rounds >= ROUNDS && now.duration_since(f.last) < FIGHT_MEMORY)
+        })
+    }
+
+    /// The API server refused this wish.
+    pub(crate) fn refused(&self, cluster: &ClusterName, key: &ObjectKey, wish: u64, warning: Warning) {
+        self.with(cluster, |memory| {
+            let before = memory.refusals.get(key).filter(|refusal| refusal.wish == wish);
+            let pause = before.map_or(FIRST_REFUSAL, |r| r.pause.saturating_mul(2).min(LONGEST_REFUSAL));
+            // The time of the first one, so that a status that shows it does not change with each try.
+            let at = before.map_or(warning.at, |r| r.warning.at);
+            let warning = Warning { at, ..warning };
+            memory.refusals.insert(key.clone(), Refusal { wish, pause, last: Instant::now(), warning });
+        });
+    }
+
+    /// The API server accepted the object.
+    pub(crate) fn accepted(&self, cluster: &ClusterName, key: &ObjectKey) {
+        self.with(cluster, |memory| {
+            memory.refusals.remove(key);
+            memory.foreign.remove(key);
+        });
+    }
+
+    /// What the API server refuses at present.
+    pub(crate) fn refusals(&self, cluster: &ClusterName) -> Vec<Warning> {
+        self.with(cluster, |memory| memory.refusals.values().map(|refusal| refusal.warning.clone()).collect())
+    }
+
+    /// Somebody else's object has a name that we need.
+    pub(crate) fn foreign(&self, cluster: &ClusterName, key: &ObjectKey, view: ObjectView) {
+        self.with(cluster, |memory| memory.foreign.insert(key.clone(), (view, Instant::now())));
+    }
+
+    /// That object is gone.
+    pub(crate) fn not_foreign(&self, cluster: &ClusterName, key: &ObjectKey) {
+        self.with(cluster, |memory| memory.foreign.remove(key));
+    }
+
+    /// Foreign objects as they were seen, and whether each has to be looked at again.
+    pub(crate) fn foreigners(&self, cluster: &ClusterName) -> Vec<(ObjectKey, ObjectView, bool)> {
+        self.with(cluster, |memory| {
+            let now = Instant::now();
+            let due = |seen: &Instant| now.duration_since(*seen) >= FOREIGN_MEMORY;
+            memory.foreign.iter().map(|(key, (view, seen))| (key.clone(), view.clone(), due(seen))).collect()
+        })
+    }
+
+    /// A pass succeeded.
+    pub(crate) fn succeeded(&self, cluster: &ClusterName) {
+        self.with(cluster, |memory| memory.failures = 0);
+    }
+
+    /// A pass failed: how many did in a row.
+    pub(crate) fn failed(&self, cluster: &ClusterName) -> u32 {
+        self.with(cluster, |memory| {
+            memory.failures = memory.failures.saturating_add(1);
+            memory.failures
+        })
+    }
+}
+
+/// A warning of the API server's about an object of ours.
+pub(crate) fn refusal(key: &ObjectKey, reason: &str, message: String, at: Timestamp) -> Warning {
+    Warning { about: format!("{:?}/{}", key.kind, key.name), reason: reason.to_owned(), message, at }
+}
+
+#[cfg(test)]
+mod tests {
+    use mainstay_core::observed::ObjectKind;
+
+    use super::*;
+
+    fn shop() -> ClusterName {
+        ClusterName::new("db", "shop")
+    }
+
+    fn key() -> ObjectKey {
+        ObjectKey { kind: ObjectKind::Service, name: "shop-primary".to_owned() }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_object_that_is_changed_back_is_left_alone_after_three_rounds() {
+        let memories = Memories::default();
+        for _ in 0..3 {
+            assert_eq!(memories.may_apply(&shop(), &key(), 1, true), May::Apply);
+        }
+        assert_eq!(memories.may_apply(&shop(), &key(), 1, true), May::Contested);
+        assert!(memories.contested(&shop(), &key()));
+        assert_eq!(memories.may_apply(&shop(), &key(), 2, true), May::Apply, "another wish");
+        for _ in 0..3 {
+            memories.may_apply(&shop(), &key(), 2, true);
+        }
+        assert_eq!(memories.may_apply(&shop(), &key(), 2, true), May::Contested);
+        tokio::time::advance(FIGHT_MEMORY).await;
+        assert!(!memories.contested(&shop(), &key()));
+        assert_eq!(memories.may_apply(&shop(), &key(), 2, true), May::Apply, "ten minutes later");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn making_an_object_anew_is_no_fight() {
+        let memories = Memories::default();
+        for _ in 0..10 {
+            assert_eq!(memories.may_apply(&shop(), &key(), 1, false), May::Apply);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_refused_wish_is_tried_less_and_less_often() {
+        let memories = Memories::default();
+        let warning = |text: &str| refusal(&key(), "Invalid", text.to_owned(), Timestamp::UNIX_EPOCH);
+        memories.refused(&shop(), &key(), 1, warning("no"));
+        assert_eq!(memories.may_apply(&shop(), &key(), 1, false), May::NotYet);
+        assert_eq!(memories.may_apply(&shop(), &key(), 2, false), May::Apply, "another wish");
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert_eq!(memories.may_apply(&shop(), &key(), 1, false), May::Apply);
+        memories.refused(&shop(), &key(), 1, warning("still no"));
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert_eq!(memories.may_apply(&shop(), &key(), 1, false), May::NotYet);
+        assert_eq!(memories.refusals(&shop()), [warning("still no")]);
+        memories.accepted(&shop(), &key());
+        assert!(memories.refusals(&shop()).is_empty());
+    }
+}

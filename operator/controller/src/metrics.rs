@@ -1,0 +1,187 @@
+//! The operator's metrics. Labels are bounded: nothing from a message or an error ever becomes one.
+
+use std::time::Duration;
+
+use prometheus::{
+    Gauge, Histogram, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder,
+};
+
+use crate::index::ClusterName;
+
+/// Name of the controller in labels.
+pub(crate) const CONTROLLER: &str = "mysqlcluster";
+
+/// Metrics of one operator process; its own registry, so that several can live in one test.
+#[derive(Debug)]
+pub struct Metrics {
+    registry: Registry,
+    reconciles: IntCounterVec,
+    reconciles_by_status: IntCounterVec,
+    reconcile_seconds: HistogramVec,
+    health: IntGaugeVec,
+    status_updates: IntCounterVec,
+    status_latency: Histogram,
+    api_requests: IntCounterVec,
+    watch_errors: IntCounterVec,
+    commands: IntCounterVec,
+    leader: Gauge,
+}
+
+/// How a pass ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PassResult {
+    /// It saw, planned and did what could be done.
+    Success,
+    /// It will be tried again.
+    Retry,
+    /// Something outside must change.
+    Wait,
+    /// Only a new spec helps.
+    Permanent,
+}
+
+impl PassResult {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Success => "success",
+            Self::Retry => "retry",
+            Self::Wait => "wait",
+            Self::Permanent => "permanent",
+        }
+    }
+}
+
+impl Metrics {
+    /// Metrics in a new registry.
+    pub fn new() -> Result<Self, prometheus::Error> {
+        let registry = Registry::new();
+        let counter = |name: &str, help: &str, labels: &[&str]| -> Result<IntCounterVec, prometheus::Error> {
+            let counter = IntCounterVec::new(Opts::new(name, help), labels)?;
+            registry.register(Box::new(counter.clone()))?;
+            Ok(counter)
+        };
+        let reconcile_seconds = HistogramVec::new(
+            HistogramOpts::new("reconcile_duration_seconds", "Time that a pass took.").buckets(buckets()),
+            &["controller"],
+        )?;
+        let status_latency = Histogram::with_opts(
+            HistogramOpts::new(
+                "mysqlcluster_status_update_latency_seconds",
+                "Time that the API server took to write the status of a MySQLCluster.",
+            )
+            .buckets(buckets()),
+        )?;
+        let health = IntGaugeVec::new(
+            Opts::new("mysql_cluster_health_status", "Instances of a cluster that serve in this role."),
+            &["namespace", "cluster", "role"],
+        )?;
+        let leader = Gauge::new("mainstay_leader", "1 while this process holds the leader lease.")?;
+        registry.register(Box::new(reconcile_seconds.clone()))?;
+        registry.register(Box::new(status_latency.clone()))?;
+        registry.register(Box::new(health.clone()))?;
+        registry.register(Box::new(leader.clone()))?;
+        Ok(Self {
+            reconciles: counter("reconcile_total", "Passes by controller and result.", &["controller", "result"])?,
+            reconciles_by_status: counter("mysql_operator_reconcile_total", "Passes by result.", &["status"])?,
+            status_updates: counter(
+                "mysqlcluster_status_update_total",
+                "Writes of the status of a MySQLCluster by result.",
+                &["result"],
+            )?,
+            api_requests: counter(
+                "kubernetes_api_requests_total",
+                "Requests to the API server, watches apart, by verb, kind and result.",
+                &["verb", "kind", "result"],
+            )?,
+            watch_errors: counter("kubernetes_watch_errors_total", "Errors of watches by kind.", &["kind"])?,
+            commands: counter(
+                "instance_commands_total",
+                "Commands to instance managers by verb and result.",
+                &["verb", "result"],
+            )?,
+            reconcile_seconds,
+            health,
+            status_latency,
+            leader,
+            registry,
+        })
+    }
+
+    pub(crate) fn pass(&self, result: PassResult, took: Duration) {
+        self.reconciles.with_label_values(&[CONTROLLER, result.as_str()]).inc();
+        self.reconciles_by_status.with_label_values(&[result.as_str()]).inc();
+        self.reconcile_seconds.with_label_values(&[CONTROLLER]).observe(took.as_secs_f64());
+    }
+
+    pub(crate) fn status_update(&self, result: &str, took: Duration) {
+        self.status_updates.with_label_values(&[result]).inc();
+        self.status_latency.observe(took.as_secs_f64());
+    }
+
+    pub(crate) fn api_request(&self, verb: &str, kind: &str, result: &str) {
+        self.api_requests.with_label_values(&[verb, kind, result]).inc();
+    }
+
+    pub(crate) fn watch_error(&self, kind: &str) {
+        self.watch_errors.with_label_values(&[kind]).inc();
+    }
+
+    pub(crate) fn command(&self, verb: &str, result: &str) {
+        self.commands.with_label_values(&[verb, result]).inc();
+    }
+
+    pub(crate) fn health(&self, cluster: &ClusterName, role: &str, serving: i64) {
+        self.health.with_label_values(&[&cluster.namespace, &cluster.name, role]).set(serving);
+    }
+
+    /// Forgets a cluster that was deleted.
+    pub(crate) fn forget(&self, cluster: &ClusterName) {
+        for role in ["primary", "replica"] {
+            // An error means that there was none.
+            let _ = self.health.remove_label_values(&[&cluster.namespace, &cluster.name, role]);
+        }
+    }
+
+    pub(crate) fn leader(&self, leads: bool) {
+        self.leader.set(if leads { 1.0 } else { 0.0 });
+    }
+
+    /// What `/metrics` answers.
+    pub fn render(&self) -> Result<String, prometheus::Error> {
+        TextEncoder::new().encode_to_string(&self.registry.gather())
+    }
+}
+
+/// 1 ms to 16 s.
+fn buckets() -> Vec<f64> {
+    (0..8).map(|i| 0.001 * 4_f64.powi(i)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_the_dashboards_are_in_a_scrape() -> Result<(), prometheus::Error> {
+        let metrics = Metrics::new()?;
+        let shop = ClusterName::new("db", "shop");
+        metrics.pass(PassResult::Success, Duration::from_millis(3));
+        metrics.status_update("success", Duration::from_millis(3));
+        metrics.api_request("apply", "Service", "200");
+        metrics.health(&shop, "primary", 1);
+        let scrape = metrics.render()?;
+        for line in [
+            "reconcile_total{controller=\"mysqlcluster\",result=\"success\"} 1",
+            "mysql_operator_reconcile_total{status=\"success\"} 1",
+            "mysql_cluster_health_status{cluster=\"shop\",namespace=\"db\",role=\"primary\"} 1",
+            "mysqlcluster_status_update_total{result=\"success\"} 1",
+            "mysqlcluster_status_update_latency_seconds_count 1",
+            "kubernetes_api_requests_total{kind=\"Service\",result=\"200\",verb=\"apply\"} 1",
+        ] {
+            assert!(scrape.contains(line), "{line} is not in\n{scrape}");
+        }
+        metrics.forget(&shop);
+        assert!(!metrics.render()?.contains("cluster=\"shop\""));
+        Ok(())
+    }
+}

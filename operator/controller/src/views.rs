@@ -1,0 +1,311 @@
+//! From objects of the API server to what is kept of them: pure.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{ContainerStatus, Event, PersistentVolumeClaim, Pod, Secret};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::core::DynamicObject;
+use mainstay_core::observed::{ClaimView, PodView, Warning};
+
+use crate::index::{ClusterName, Entry, Version};
+use crate::secret_data::{self, Redacted};
+
+/// Label by which everything of Mainstay is watched.
+pub(crate) const MANAGED: &str = "app.kubernetes.io/managed-by=mainstay";
+/// Label that names the cluster of an object.
+pub(crate) const CLUSTER_LABEL: &str = "mysql.mainstay.dev/cluster";
+/// Annotation with the hash of the template from which a pod was made.
+const TEMPLATE_ANNOTATION: &str = "mysql.mainstay.dev/template";
+/// Label that nodes, and since Kubernetes 1.35 pods, carry.
+const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
+/// Who writes an `EndpointSlice`.
+const SLICE_MANAGER: &str = "endpointslice.kubernetes.io/managed-by";
+/// Container of an instance.
+const CONTAINER: &str = "mysql";
+/// Claim template of the data volume: claims are `data-<instance>`.
+const CLAIM_PREFIX: &str = "data-";
+
+/// The cluster to which an object belongs by its label.
+pub(crate) fn cluster_of(metadata: &ObjectMeta) -> Option<ClusterName> {
+    let name = metadata.labels.as_ref()?.get(CLUSTER_LABEL)?;
+    Some(ClusterName::new(metadata.namespace.as_deref()?, name))
+}
+
+/// uid of the object that controls this one, if any does.
+pub(crate) fn owner(metadata: &ObjectMeta) -> Option<&str> {
+    let owners = metadata.owner_references.as_ref()?;
+    owners.iter().find(|owner| owner.controller == Some(true)).map(|owner| owner.uid.as_str())
+}
+
+/// Ordinal of an instance of a cluster by its name; `None` for any other name.
+pub(crate) fn ordinal(cluster: &str, instance: &str) -> Option<u32> {
+    let digits = instance.strip_prefix(cluster)?.strip_prefix('-')?;
+    let canonical = digits == "0" || !digits.starts_with('0');
+    (canonical && digits.bytes().all(|b| b.is_ascii_digit())).then(|| digits.parse().ok()).flatten()
+}
+
+/// An object that Mainstay builds, as it is kept. Slices that Kubernetes writes for our headless Service carry our
+/// labels, too: they are not ours.
+pub(crate) fn object(mut object: DynamicObject) -> Option<Entry<DynamicObject>> {
+    let writer = object.metadata.labels.as_ref().and_then(|labels| labels.get(SLICE_MANAGER));
+    if writer.is_some_and(|writer| writer.ends_with(".k8s.io")) {
+        return None;
+    }
+    object.metadata.managed_fields = None;
+    let cluster = cluster_of(&object.metadata)?;
+    let (name, version) = (object.metadata.name.clone()?, Version::of(&object.metadata));
+    Some(Entry { cluster, name, version, value: object })
+}
+
+/// A pod of an instance, as it is kept.
+pub(crate) fn pod(pod: &Pod) -> Option<Entry<PodView>> {
+    let cluster = cluster_of(&pod.metadata)?;
+    let name = pod.metadata.name.clone()?;
+    ordinal(&cluster.name, &name)?;
+    let spec = pod.spec.as_ref();
+    let status = pod.status.as_ref();
+    let annotations = pod.metadata.annotations.as_ref();
+    let labels = pod.metadata.labels.as_ref();
+    let container = status.and_then(|s| s.container_statuses.as_ref()).and_then(|all| named(all));
+    let config_maps = spec.and_then(|s| s.volumes.as_ref()).into_iter().flatten().filter_map(|v| v.config_map.as_ref());
+    let config_prefix = format!("{}-config-", cluster.name);
+    let value = PodView {
+        uid: pod.metadata.uid.clone()?,
+        ip: status.and_then(|s| s.pod_ip.clone()).filter(|ip| !ip.is_empty()),
+        node: spec.and_then(|s| s.node_name.clone()).filter(|node| !node.is_empty()),
+        zone: labels.and_then(|l| l.get(ZONE_LABEL)).cloned(),
+        phase: status.and_then(|s| s.phase.clone()).unwrap_or_else(|| "Pending".to_owned()),
+        ready: is_ready(pod),
+        deleting: pod.metadata.deletion_timestamp.is_some(),
+        template: annotations.and_then(|a| a.get(TEMPLATE_ANNOTATION)).cloned(),
+        config_map: config_maps.map(|c| c.name.clone()).find(|name| name.starts_with(&config_prefix)),
+        image: spec.and_then(|s| s.containers.iter().find(|c| c.name == CONTAINER)).and_then(|c| c.image.clone()),
+        trouble: trouble(pod),
+        restarts: container.map_or(0, |c| c.restart_count),
+    };
+    Some(Entry { cluster, name, version: Version::of(&pod.metadata), value })
+}
+
+fn named(statuses: &[ContainerStatus]) -> Option<&ContainerStatus> {
+    statuses.iter().find(|status| status.name == CONTAINER)
+}
+
+fn is_ready(pod: &Pod) -> bool {
+    let conditions = pod.status.as_ref().and_then(|s| s.conditions.as_ref());
+    conditions.into_iter().flatten().any(|c| c.type_ == "Ready" && c.status == "True")
+}
+
+/// Why a pod does not run, in the kubelet's or the scheduler's words.
+fn trouble(pod: &Pod) -> Option<String> {
+    let status = pod.status.as_ref()?;
+    let unscheduled = status.conditions.iter().flatten().find(|c| c.type_ == "PodScheduled" && c.status == "False");
+    if let Some(condition) = unscheduled {
+        return Some(sentence(condition.reason.as_deref(), condition.message.as_deref()));
+    }
+    let init = status.init_container_statuses.iter().flatten();
+    init.chain(status.container_statuses.iter().flatten()).find_map(|container| {
+        let waiting = container.state.as_ref()?.waiting.as_ref()?;
+        let reason = waiting.reason.as_deref()?;
+        if matches!(reason, "PodInitializing" | "ContainerCreating") {
+            return None;
+        }
+        let mut text = format!("{}: {}", container.name, sentence(Some(reason), waiting.message.as_deref()));
+        if let Some(ended) = container.last_state.as_ref().and_then(|state| state.terminated.as_ref()) {
+            let message = ended.message.as_deref().map(str::trim).filter(|m| !m.is_empty());
+            let message = message.map(|m| format!(": {m}")).unwrap_or_default();
+            text.push_str(&format!(" (exit code {}{message})", ended.exit_code));
+        }
+        Some(text)
+    })
+}
+
+fn sentence(reason: Option<&str>, message: Option<&str>) -> String {
+    match (reason, message.filter(|m| !m.is_empty())) {
+        (Some(reason), Some(message)) => format!("{reason}: {message}"),
+        (Some(text), None) | (None, Some(text)) => text.to_owned(),
+        (None, None) => String::new(),
+    }
+}
+
+/// A claim of an instance, as it is kept; by the name of its instance.
+pub(crate) fn claim(claim: &PersistentVolumeClaim) -> Option<Entry<ClaimView>> {
+    let cluster = cluster_of(&claim.metadata)?;
+    let name = claim.metadata.name.as_deref()?.strip_prefix(CLAIM_PREFIX)?.to_owned();
+    ordinal(&cluster.name, &name)?;
+    let requests = claim.spec.as_ref().and_then(|s| s.resources.as_ref()).and_then(|r| r.requests.as_ref());
+    let status = claim.status.as_ref();
+    let value = ClaimView {
+        uid: claim.metadata.uid.clone()?,
+        phase: status.and_then(|s| s.phase.clone()).unwrap_or_else(|| "Pending".to_owned()),
+        requested: requests.and_then(storage),
+        capacity: status.and_then(|s| s.capacity.as_ref()).and_then(storage),
+        deleting: claim.metadata.deletion_timestamp.is_some(),
+    };
+    Some(Entry { cluster, name, version: Version::of(&claim.metadata), value })
+}
+
+type Quantities = BTreeMap<String, k8s_openapi::apimachinery::pkg::api::resource::Quantity>;
+
+fn storage(quantities: &Quantities) -> Option<u64> {
+    quantities.get("storage").and_then(|quantity| bytes(&quantity.0))
+}
+
+/// Bytes of a Kubernetes quantity; fractions are rounded up.
+fn bytes(quantity: &str) -> Option<u64> {
+    let split = quantity.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(quantity.len());
+    let (number, suffix) = quantity.split_at(split);
+    let (factor, divisor): (u128, u128) = match suffix {
+        "" => (1, 1),
+        "m" => (1, 1000),
+        "k" => (1000, 1),
+        "M" => (1_000_000, 1),
+        "G" => (1_000_000_000, 1),
+        "T" => (1_000_000_000_000, 1),
+        "P" => (1_000_000_000_000_000, 1),
+        "Ki" => (1 << 10, 1),
+        "Mi" => (1 << 20, 1),
+        "Gi" => (1 << 30, 1),
+        "Ti" => (1 << 40, 1),
+        "Pi" => (1 << 50, 1),
+        _ => (10_u128.checked_pow(suffix.strip_prefix(['e', 'E'])?.parse().ok()?)?, 1),
+    };
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    let scale = 10_u128.checked_pow(u32::try_from(fraction.len()).ok()?)?;
+    let digits: u128 = format!("{whole}{fraction}").parse().ok()?;
+    u64::try_from(digits.checked_mul(factor)?.div_ceil(divisor.checked_mul(scale)?)).ok()
+}
+
+/// A Secret of a cluster, as it is kept: without its private values.
+pub(crate) fn secret(secret: Secret) -> Option<Entry<Redacted>> {
+    let cluster = cluster_of(&secret.metadata)?;
+    let (name, version) = (secret.metadata.name.clone()?, Version::of(&secret.metadata));
+    Some(Entry { cluster, name, version, value: secret_data::redact(secret) })
+}
+
+/// A warning of Kubernetes about something of a cluster that is known; `known` tells whether it is.
+pub(crate) fn warning(event: &Event, known: impl Fn(&ClusterName) -> bool) -> Option<Entry<Warning>> {
+    let about = &event.involved_object;
+    let (kind, name) = (about.kind.as_deref()?, about.name.as_deref()?);
+    let namespace = about.namespace.as_deref()?;
+    let owner = match kind {
+        "StatefulSet" => name,
+        "Pod" => name.rsplit_once('-')?.0,
+        "PersistentVolumeClaim" => name.strip_prefix(CLAIM_PREFIX)?.rsplit_once('-')?.0,
+        _ => return None,
+    };
+    let cluster = ClusterName::new(namespace, owner);
+    if !known(&cluster) {
+        return None;
+    }
+    let value = Warning {
+        about: format!("{kind}/{name}"),
+        reason: event.reason.clone().unwrap_or_default(),
+        message: event.message.clone().unwrap_or_default(),
+        at: seen_at(event),
+    };
+    Some(Entry { cluster, name: event.metadata.name.clone()?, version: Version::of(&event.metadata), value })
+}
+
+fn seen_at(event: &Event) -> Timestamp {
+    let series = event.series.as_ref().and_then(|s| s.last_observed_time.as_ref()).map(|t| t.0);
+    let last = event.last_timestamp.as_ref().map(|t| t.0);
+    let first = event.event_time.as_ref().map(|t| t.0);
+    series.or(last).or(first).unwrap_or(Timestamp::UNIX_EPOCH)
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::*;
+
+    #[rstest]
+    #[case("shop", "shop-0", Some(0))]
+    #[case("shop", "shop-12", Some(12))]
+    #[case("shop", "shop-02", None)]
+    #[case("shop", "shop-x", None)]
+    #[case("shop", "shop-a-0", None)]
+    #[case("shop", "shop-", None)]
+    #[case("shop-a", "shop-0", None)]
+    fn ordinals(#[case] cluster: &str, #[case] instance: &str, #[case] expected: Option<u32>) {
+        assert_eq!(ordinal(cluster, instance), expected);
+    }
+
+    #[rstest]
+    #[case("1Gi", Some(1 << 30))]
+    #[case("1.5Gi", Some(3 << 29))]
+    #[case("2e9", Some(2_000_000_000))]
+    #[case("1500M", Some(1_500_000_000))]
+    #[case("1500m", Some(2))]
+    #[case("10737418240", Some(10_737_418_240))]
+    #[case("much", None)]
+    fn quantities(#[case] text: &str, #[case] expected: Option<u64>) {
+        assert_eq!(bytes(text), expected);
+    }
+
+    fn labels() -> serde_json::Value {
+        json!({"mysql.mainstay.dev/cluster": "shop", "app.kubernetes.io/managed-by": "mainstay"})
+    }
+
+    #[test]
+    fn a_pod_that_crashes_tells_why() {
+        let object: Pod = serde_json::from_value(json!({
+            "metadata": {"name": "shop-0", "namespace": "db", "uid": "u", "labels": labels()},
+            "spec": {"nodeName": "node-1", "containers": [{"name": "mysql", "image": "mysql:9.7.4"}],
+                "volumes": [{"name": "config", "configMap": {"name": "shop-config-1a2b3c4d"}}]},
+            "status": {"phase": "Running", "podIP": "10.0.0.7",
+                "conditions": [{"type": "Ready", "status": "False"}],
+                "containerStatuses": [{"name": "mysql", "restartCount": 3, "ready": false, "image": "", "imageID": "",
+                    "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off"}},
+                    "lastState": {"terminated": {"exitCode": 1, "message": "unknown variable\n"}}}]}
+        }))
+        .unwrap();
+        let entry = pod(&object).unwrap();
+        assert_eq!((entry.cluster, entry.name.as_str()), (ClusterName::new("db", "shop"), "shop-0"));
+        let view = entry.value;
+        assert_eq!(view.trouble.as_deref(), Some("mysql: CrashLoopBackOff: back-off (exit code 1: unknown variable)"));
+        assert_eq!(view.config_map.as_deref(), Some("shop-config-1a2b3c4d"));
+        assert_eq!((view.restarts, view.ready, view.ip.as_deref()), (3, false, Some("10.0.0.7")));
+    }
+
+    #[test]
+    fn a_pod_that_cannot_be_placed_tells_why() {
+        let object: Pod = serde_json::from_value(json!({
+            "metadata": {"name": "shop-0", "namespace": "db", "uid": "u", "labels": labels()},
+            "status": {"phase": "Pending", "conditions": [
+                {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes"}]}
+        }))
+        .unwrap();
+        assert_eq!(pod(&object).unwrap().value.trouble.as_deref(), Some("Unschedulable: 0/3 nodes"));
+    }
+
+    #[test]
+    fn slices_that_kubernetes_writes_are_not_ours() {
+        let slice = |manager: &str| -> DynamicObject {
+            serde_json::from_value(json!({
+                "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
+                "metadata": {"name": "s", "namespace": "db", "labels": {
+                    "mysql.mainstay.dev/cluster": "shop", "endpointslice.kubernetes.io/managed-by": manager}}
+            }))
+            .unwrap()
+        };
+        assert!(object(slice("endpointslice-controller.k8s.io")).is_none());
+        assert!(object(slice("mysql.mainstay.dev")).is_some());
+    }
+
+    #[test]
+    fn warnings_are_kept_for_known_clusters_only() {
+        let event: Event = serde_json::from_value(json!({
+            "metadata": {"name": "e", "namespace": "db"},
+            "involvedObject": {"kind": "PersistentVolumeClaim", "name": "data-shop-1", "namespace": "db"},
+            "reason": "ProvisioningFailed", "message": "no such class", "lastTimestamp": "2026-11-29T12:00:00Z"
+        }))
+        .unwrap();
+        let shop = ClusterName::new("db", "shop");
+        let entry = warning(&event, |cluster| *cluster == shop).unwrap();
+        assert_eq!(entry.value.about, "PersistentVolumeClaim/data-shop-1");
+        assert!(warning(&event, |_| false).is_none());
+    }
+}
