@@ -6,11 +6,13 @@
 
 pub mod action;
 pub mod analyse;
+pub mod diff;
 pub mod gtid;
 pub mod layout;
 pub mod names;
 pub mod observed;
 pub mod plan;
+pub mod quantity;
 pub mod rules;
 pub mod status;
 pub mod subject;
