@@ -52,6 +52,10 @@ these rules. `delete` never stands without a uid as precondition in the code.
 - apiGroups: [""]
   resources: [services, configmaps, secrets, serviceaccounts]
   verbs: [get, list, watch, create, patch, delete]
+# Passwords and certificates are completed and renewed by a replace that carries the resourceVersion that was read.
+- apiGroups: [""]
+  resources: [secrets]
+  verbs: [update]
 - apiGroups: [discovery.k8s.io]
   resources: [endpointslices]
   verbs: [get, list, watch, create, patch, delete]
