@@ -18,5 +18,6 @@ pub mod status;
 pub mod subject;
 pub mod timing;
 pub mod validate;
+mod view;
 
 pub use gtid::GtidSet;

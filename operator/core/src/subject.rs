@@ -1,6 +1,11 @@
 //! Whom a pass is about: the cluster's identity, and what was declared, if it is valid.
 
+use sha2::{Digest as _, Sha256};
+
+use crate::action::Application;
+use crate::names::Names;
 use crate::observed::{ObjectKey, ObjectKind, Observed};
+use crate::rules::InstanceName;
 use crate::validate::{SpecProblem, ValidatedCluster};
 
 /// The cluster of a pass.
@@ -39,10 +44,34 @@ impl Subject<'_> {
         set.value.pointer("/spec/replicas")?.as_u64().and_then(|n| u32::try_from(n).ok())
     }
 
+    /// Names derived from the cluster's.
+    #[must_use]
+    pub fn names(&self) -> Names {
+        Names::new(self.namespace, self.name)
+    }
+
     /// DNS name of an instance for SQL clients, without a full domain.
     #[must_use]
-    pub fn host(&self, instance: &crate::rules::InstanceName) -> String {
-        format!("{instance}.{}-instances.{}.svc", self.name, self.namespace)
+    pub fn host(&self, instance: &InstanceName) -> String {
+        self.names().instance_host(instance)
+    }
+
+    /// First application database and user, if declared.
+    #[must_use]
+    pub fn application(&self) -> Option<Application> {
+        None
+    }
+
+    /// First server_id of the cluster: recorded, or drawn from the uid (decision B13: 1 to 2^31, rounded to 100), so
+    /// that it is the same in every pass before the first record.
+    #[must_use]
+    pub fn server_id_base(&self, observed: &Observed) -> u32 {
+        if let Some(rules) = observed.rules() {
+            return rules.server_id_base;
+        }
+        let digest = Sha256::digest(self.uid.as_bytes());
+        let drawn = digest.iter().take(4).fold(0_u32, |number, byte| (number << 8) | u32::from(*byte));
+        (drawn % 21_474_835 + 1) * 100
     }
 }
 

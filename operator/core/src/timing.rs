@@ -15,6 +15,8 @@ pub struct Timing {
     pub open: Duration,
     /// How long a switchover waits for its candidate before it goes back to the old primary (rule 8).
     pub switchover: Duration,
+    /// How long the first election of a cluster waits for all instances, when fewer would do.
+    pub first_election: Duration,
     /// How far behind a replica may be to count as synced (rolling restart, switchover).
     pub lag: Duration,
     /// A command that did not help is repeated after this.
@@ -42,6 +44,7 @@ impl Default for Timing {
             settle: Duration::from_secs(10),
             open: Duration::from_secs(10),
             switchover: Duration::from_secs(5),
+            first_election: Duration::from_secs(5),
             lag: Duration::from_secs(1),
             retry: Duration::from_secs(1),
             clone_retry: Duration::from_secs(10),

@@ -1,13 +1,38 @@
 //! What to do next, as a value (docs/failover.md).
+//!
+//! [`plan`] is the table of contents; each concept has a file of its own. Nothing is remembered between two passes but
+//! what status holds: a change that takes several passes is found again in each of them from what is seen.
+
+mod acks;
+mod attach;
+mod bootstrap;
+mod detect;
+mod draft;
+mod election;
+mod goal;
+mod join;
+mod leave;
+mod list;
+mod open;
+mod promotion;
+mod rebuild;
+mod resume;
+mod steady;
+mod switchover;
+mod text;
+mod winner;
 
 use std::time::Duration;
 
 use jiff::Timestamp;
 
 use crate::action::Action;
-use crate::analyse::Analysis;
+use crate::analyse::{Analysis, Blocks};
 use crate::observed::Observed;
+use crate::rules::{Memory, Phase};
 use crate::subject::Subject;
+use crate::view::View;
+use draft::Draft;
 
 /// What one pass does, and why it does no more.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -31,6 +56,36 @@ pub struct Wait {
 
 /// Decides what to do next.
 #[must_use]
-pub fn plan(_subject: &Subject<'_>, _observed: &Observed, _analysis: &Analysis, _now: Timestamp) -> Plan {
-    Plan::default()
+pub fn plan(subject: &Subject<'_>, observed: &Observed, analysis: &Analysis, now: Timestamp) -> Plan {
+    let mut draft = Draft::default();
+    if let Some(problem) = analysis.blocking(Blocks::Everything) {
+        draft.wait("everything", problem.message.clone());
+        return draft.finish(None);
+    }
+    let rules = match &observed.memory {
+        Memory::Unreadable { reason } => {
+            draft.wait("everything", reason.clone());
+            return draft.finish(None);
+        }
+        Memory::Absent => {
+            bootstrap::plan(subject, observed, now, &mut draft);
+            return draft.finish(None);
+        }
+        Memory::Known(rules) => rules,
+    };
+    let view = View::new(subject, observed, rules, now);
+    keep_safe(&view, &mut draft);
+    draft.finish(Some(&view))
+}
+
+/// The rules of failover.
+fn keep_safe(view: &View<'_>, draft: &mut Draft) {
+    if resume::is_behind(view.observed, view.rules) {
+        resume::plan(view.subject, view.observed, Some(view.rules), view.now, draft);
+        return;
+    }
+    match &view.rules.phase {
+        Phase::Open => open::plan(view, draft),
+        Phase::Electing { preferred } => election::plan(view, preferred.as_ref(), draft),
+    }
 }

@@ -1,0 +1,46 @@
+//! k: how many acknowledgements a commit waits for (rule 1, "k", and rule 9).
+
+use crate::action::Verb;
+use crate::plan::draft::Draft;
+use crate::plan::list;
+use crate::rules::Rules;
+use crate::view::{Seen, View};
+
+/// Lowers k in status first, then on the primary: it is never above the k in force (C9).
+pub(crate) fn lower(view: &View<'_>, draft: &mut Draft) -> bool {
+    let wanted = view.wanted_acks();
+    if view.rules.acks_required <= wanted {
+        return false;
+    }
+    record(view, wanted, draft);
+    if let Some(open) = view.open_primary() {
+        draft.command(view, open, list::allow(&view.rules.members, wanted), "");
+    }
+    true
+}
+
+/// The k to which it can be raised now: so many members are synced.
+pub(crate) fn raise_to(view: &View<'_>) -> Option<u32> {
+    let wanted = view.wanted_acks();
+    let synced = view.members().filter(|seen| view.synced(*seen)).count();
+    let enough = usize::try_from(wanted).is_ok_and(|wanted| synced >= wanted);
+    (wanted > view.rules.acks_required && enough).then_some(wanted)
+}
+
+/// Raises k in status, after a marker was acknowledged under it.
+pub(crate) fn raise(view: &View<'_>, open: Seen<'_>, in_force: bool, to: u32, draft: &mut Draft) {
+    if !in_force {
+        draft.wait("durability", format!("{} to wait for {to} acknowledgements", open.instance.name));
+    } else if open.report.marker.is_none() {
+        draft.command(view, open, Verb::Mark, "");
+        draft.wait("durability", format!("a marker to be acknowledged {to} times"));
+    } else {
+        record(view, to, draft);
+    }
+}
+
+fn record(view: &View<'_>, acks_required: u32, draft: &mut Draft) {
+    let rules = Rules { epoch: view.rules.epoch.saturating_add(1), acks_required, ..view.rules.clone() };
+    let message = format!("a commit waits for {acks_required} acknowledgements instead of {}", view.rules.acks_required);
+    draft.record(view, rules, "AcksRequiredChanged", message);
+}

@@ -1,0 +1,51 @@
+//! Members that lost their source are attached again; errant ones are isolated (rules 1 and 7).
+
+use crate::action::Verb;
+use crate::plan::draft::Draft;
+use crate::plan::election;
+use crate::plan::promotion::needs_threads;
+use crate::rules::PrimaryRef;
+use crate::view::{Seen, View};
+
+/// Looks at each member that runs.
+pub(crate) fn members(view: &View<'_>, primary: &PrimaryRef, open: Seen<'_>, draft: &mut Draft) {
+    for seen in view.members().filter(|seen| seen.running() && !seen.report.writable) {
+        if view.errant(seen, open).is_some() {
+            isolate(view, seen, draft);
+        } else if !view.follows(seen, &primary.id) {
+            attach(view, seen, open, draft);
+        } else if needs_threads(seen) {
+            draft.command(view, seen, Verb::Attach { source: view.endpoint(open) }, "");
+        }
+    }
+}
+
+/// An errant member is fenced before its rows can spread, if enough others can acknowledge meanwhile.
+fn isolate(view: &View<'_>, seen: Seen<'_>, draft: &mut Draft) {
+    if view.fenced(seen) {
+        return;
+    }
+    let acks = usize::try_from(view.rules.acks_required).unwrap_or(usize::MAX);
+    let id = seen.id();
+    let others = view.members().filter(|other| other.id() != id && view.receiving(*other)).count();
+    if others >= acks || !view.receiving(seen) {
+        election::fence(view, seen, draft);
+    } else {
+        draft.wait(seen.instance.name.0.clone(), "another member that can acknowledge, before it is isolated");
+    }
+}
+
+/// A member without a source, or with a wrong one.
+fn attach(view: &View<'_>, seen: Seen<'_>, open: Seen<'_>, draft: &mut Draft) {
+    let lost = !seen.report.set().contains(&open.report.purged);
+    if lost || !seen.report.fully_applied() {
+        // What it received is applied first (C3). What the primary purged it cannot get: it leaves, and is rebuilt.
+        if !view.fenced(seen) {
+            election::fence(view, seen, draft);
+        }
+        let what = if lost { "to be dropped: the primary purged what it lacks" } else { "its relay log to be applied" };
+        draft.wait(seen.instance.name.0.clone(), what);
+        return;
+    }
+    draft.command(view, seen, Verb::Attach { source: view.endpoint(open) }, "");
+}

@@ -1,0 +1,142 @@
+//! In which of its states an open cluster is: rule 2 of docs/failover.md. A hint only: safety never rests on it.
+
+use std::time::Duration;
+
+use crate::action::VerbKind;
+use crate::observed::{InstanceObserved, Mysqld};
+use crate::plan::{promotion, text};
+use crate::rules::PrimaryRef;
+use crate::view::{Seen, View};
+
+/// State of a cluster in phase Open.
+#[derive(Debug)]
+pub(crate) enum State<'a> {
+    /// The recorded primary accepts writes.
+    Open(Seen<'a>),
+    /// It can be opened, or is being opened.
+    Opening(Seen<'a>),
+    /// Another one has to be found.
+    Lost(String),
+    /// Nothing can be said yet, or nothing can be done.
+    Waiting {
+        /// For what.
+        reason: String,
+        /// When it may be different although nothing is heard.
+        look_in: Option<Duration>,
+    },
+}
+
+/// The state of the recorded primary.
+pub(crate) fn state<'a>(view: &View<'a>, primary: &'a PrimaryRef) -> State<'a> {
+    let Some(seen) = view.primary() else { return not_heard(view, primary) };
+    if view.is_open(seen) {
+        return cut_off(view, primary, seen).map_or(State::Open(seen), State::Lost);
+    }
+    if !failover_possible(view) {
+        // Without acknowledgements nobody else is known to have what was committed: it is opened where it is.
+        return if seen.running() {
+            State::Opening(seen)
+        } else {
+            waiting(text::mysqld_not_running(seen))
+        };
+    }
+    match seen.report.mysqld {
+        Mysqld::Running if opening(view, primary, seen) => State::Opening(seen),
+        Mysqld::Running => State::Lost(format!("{} runs and is not open", seen.instance.name)),
+        Mysqld::Initialising | Mysqld::Starting | Mysqld::Down | Mysqld::Cloning | Mysqld::Failed => {
+            State::Lost(text::mysqld_not_running(seen))
+        }
+    }
+}
+
+fn waiting(reason: String) -> State<'static> {
+    State::Waiting { reason, look_in: None }
+}
+
+/// With k = 0 no election can go on without the old primary (rule 1), so none is begun.
+fn failover_possible(view: &View<'_>) -> bool {
+    view.rules.acks_required > 0 && !view.rules.members.is_empty()
+}
+
+/// Rule 2a, and the last paragraph of rule 5: an Open is under way, or confirmed facts allow it.
+fn opening(view: &View<'_>, primary: &PrimaryRef, seen: Seen<'_>) -> bool {
+    if view.age(primary.since) > view.timing.open && !promotion::may_open(view, seen) {
+        return false;
+    }
+    let busy = seen.instance.heard().and_then(|heard| heard.busy);
+    let under_way = busy.is_some_and(|busy| busy.verb == VerbKind::Open && busy.epoch == view.rules.epoch);
+    (view.mine() && under_way) || promotion::may_open(view, seen)
+}
+
+/// Rules 2a and 2b for a primary that is not heard in its recorded incarnation.
+fn not_heard<'a>(view: &View<'_>, primary: &PrimaryRef) -> State<'a> {
+    let name = &primary.id.instance;
+    if !failover_possible(view) {
+        return waiting(format!("{name} cannot be heard in its recorded incarnation, and without it nothing is safe"));
+    }
+    if view.heard_as(&primary.id).is_some() {
+        return State::Lost(format!("the data directory of {name} was replaced"));
+    }
+    let Some(instance) = view.instance(&primary.id) else {
+        return State::Lost(format!("{name} does not exist"));
+    };
+    if let Some(reason) = pod_gone(instance) {
+        return State::Lost(reason);
+    }
+    silent(view, instance)
+}
+
+/// Its pod is gone or has ended. Nothing that is safe follows from it (C13), but it is time to begin.
+fn pod_gone(instance: &InstanceObserved) -> Option<String> {
+    match &instance.pod {
+        None => Some(format!("the pod {} is gone", instance.name)),
+        Some(pod) if matches!(pod.phase.as_str(), "Succeeded" | "Failed") => {
+            Some(format!("the pod {} has ended ({})", instance.name, pod.phase))
+        }
+        Some(_) => None,
+    }
+}
+
+/// Rule 2b: two kinds of witness.
+fn silent<'a>(view: &View<'_>, instance: &InstanceObserved) -> State<'a> {
+    let name = &instance.name;
+    let age = View::silent_since(instance).map_or(Duration::ZERO, |since| view.age(since));
+    if age < view.timing.silence {
+        let look_in = Some(view.timing.silence.saturating_sub(age));
+        return State::Waiting { reason: format!("{name} to be heard again"), look_in };
+    }
+    let witnesses: Vec<_> = view.members().filter(|seen| !fenced_by_us(view, *seen)).collect();
+    let agree = witnesses.iter().filter(|seen| !view.receiving(**seen)).count();
+    if agree > 0 && agree.saturating_mul(2) > witnesses.len() {
+        let (agree, of) = (agree, witnesses.len());
+        return State::Lost(format!("{name} is silent, and {agree} of {of} members that answer do not receive from it"));
+    }
+    let reason = match witnesses.len() {
+        0 => format!("{name} is silent, and no member answers that could say more"),
+        of => format!("{name} is silent, but only {agree} of {of} members that answer do not receive from it"),
+    };
+    State::Waiting { reason, look_in: Some(view.timing.silence) }
+}
+
+/// It does not receive because this process fenced it, which says nothing of the primary.
+fn fenced_by_us(view: &View<'_>, seen: Seen<'_>) -> bool {
+    let answer = seen.instance.heard().and_then(|heard| heard.answer.as_ref());
+    view.fenced(seen) && answer.is_some_and(|answer| answer.verb == VerbKind::Fence && answer.failure.is_none())
+}
+
+/// Rule 2d: it is heard and open, but too few members receive from it, while enough of them are heard.
+fn cut_off(view: &View<'_>, primary: &PrimaryRef, seen: Seen<'_>) -> Option<String> {
+    if !failover_possible(view) || view.age(primary.since) < view.timing.settle {
+        return None;
+    }
+    let acks = usize::try_from(view.rules.acks_required).unwrap_or(usize::MAX);
+    let heard: Vec<_> = view.members().filter(Seen::running).collect();
+    let receiving = heard.iter().filter(|seen| view.receiving(**seen)).count();
+    let missing = view.rules.members.len().saturating_sub(heard.len());
+    // Those that are merely detached are attached first; only a connection that brings nothing is a witness.
+    let detached = heard.iter().any(|seen| !view.follows(*seen, &primary.id));
+    let deaf = heard.iter().any(|member| view.follows(*member, &primary.id) && !view.receiving(*member));
+    (receiving < acks && missing < acks && deaf && !detached).then(|| {
+        format!("{} is open, but only {receiving} members receive from it and {acks} have to", seen.instance.name)
+    })
+}

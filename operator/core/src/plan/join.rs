@@ -1,0 +1,74 @@
+//! Instances that come back, or are new: rule 7 of docs/failover.md, and "Add" of rule 1.
+
+use crate::observed::Mysqld;
+use crate::plan::draft::Draft;
+use crate::plan::{election, list, text};
+use crate::rules::Rules;
+use crate::view::{Seen, View};
+
+/// What became of the instances that are not members.
+#[derive(Debug, Default)]
+pub(crate) struct Returning<'a> {
+    /// They may become members now.
+    pub(crate) ready: Vec<Seen<'a>>,
+    /// Their data directories have to be replaced first, and why.
+    pub(crate) rebuild: Vec<(Seen<'a>, String)>,
+    /// Others are about to be ready: a record waits for them, because it begins an epoch.
+    pub(crate) on_the_way: bool,
+}
+
+/// Judges each wanted instance that is neither the primary nor a member, once it is fenced under this epoch.
+pub(crate) fn judge<'a>(view: &View<'a>, open: Seen<'a>, draft: &mut Draft) -> Returning<'a> {
+    let mut returning = Returning::default();
+    let strangers = view.heard().filter(|seen| !view.is_primary(*seen) && !view.is_member(*seen));
+    for seen in strangers.filter(|seen| view.wanted(seen.instance) && !seen.leaving()) {
+        match seen.report.mysqld {
+            Mysqld::Running => judge_one(view, open, seen, &mut returning, draft),
+            Mysqld::Initialising | Mysqld::Starting | Mysqld::Down | Mysqld::Cloning | Mysqld::Failed => {
+                draft.wait(seen.instance.name.0.clone(), text::mysqld_not_running(seen));
+            }
+        }
+    }
+    returning
+}
+
+fn judge_one<'a>(
+    view: &View<'a>,
+    open: Seen<'a>,
+    seen: Seen<'a>,
+    returning: &mut Returning<'a>,
+    draft: &mut Draft,
+) {
+    if !view.fenced(seen) {
+        returning.on_the_way = true;
+        election::fence(view, seen, draft);
+        return;
+    }
+    let set = seen.report.set();
+    if let Some(errant) = view.errant(seen, open) {
+        returning.rebuild.push((seen, text::errant(seen, open, &errant)));
+    } else if set.is_empty() && !open.report.set().is_empty() {
+        returning.rebuild.push((seen, format!("{} has an empty data directory", seen.instance.name)));
+    } else if !set.contains(&open.report.purged) {
+        returning.rebuild.push((seen, format!("{} lacks what {} purged", seen.instance.name, open.instance.name)));
+    } else if !seen.report.fully_applied() {
+        draft.wait(seen.instance.name.0.clone(), "its relay log to be applied");
+    } else {
+        returning.ready.push(seen);
+    }
+}
+
+/// Rule 1, "Add", step 3. The caller made sure that the primary is confirmed with the list in force.
+pub(crate) fn record(view: &View<'_>, open: Seen<'_>, returning: &Returning<'_>, draft: &mut Draft) -> bool {
+    if returning.ready.is_empty() || returning.on_the_way {
+        return false;
+    }
+    let mut members = view.rules.members.clone();
+    members.extend(returning.ready.iter().map(Seen::id));
+    let names: Vec<_> = returning.ready.iter().map(|seen| seen.instance.name.to_string()).collect();
+    let allow = list::allow(&members, view.rules.acks_required);
+    let rules = Rules { epoch: view.rules.epoch.saturating_add(1), members, ..view.rules.clone() };
+    draft.record(view, rules, "MemberAdded", format!("{} may acknowledge from now on", names.join(", ")));
+    draft.command(view, open, allow, "");
+    true
+}

@@ -1,0 +1,103 @@
+//! Members that leave: "Drop" of rule 1 of docs/failover.md.
+
+use crate::action::Verb;
+use crate::plan::draft::Draft;
+use crate::plan::goal::Goal;
+use crate::plan::text;
+use crate::rules::{InstanceName, MemberId, Rules};
+use crate::view::{Seen, View};
+
+/// The member that is to leave now, and why.
+///
+/// Only while enough others receive: otherwise writes would stop, and what it holds could not be shown to be elsewhere.
+pub(crate) fn candidate(view: &View<'_>, open: Seen<'_>) -> Option<(MemberId, String)> {
+    let needed = needed(view.rules.acks_required);
+    let spare = |id: &MemberId| {
+        let others = view.members().filter(|seen| &seen.id() != id && view.receiving(*seen)).count();
+        others >= needed
+    };
+    let mut leaving = view.rules.members.iter().filter_map(|id| Some((id.clone(), reason(view, open, id)?)));
+    leaving.find(|(id, _)| spare(id))
+}
+
+/// At least max(k, 1) others; none with k = 0 (docs/failover.md, "Deviations").
+fn needed(acks_required: u32) -> usize {
+    usize::try_from(acks_required).unwrap_or(usize::MAX)
+}
+
+fn reason(view: &View<'_>, open: Seen<'_>, id: &MemberId) -> Option<String> {
+    let name = &id.instance;
+    let ordinal = view.instance(id).map(|instance| instance.ordinal).or_else(|| ordinal(name));
+    if ordinal.is_some_and(|ordinal| ordinal >= view.replicas()) {
+        // k is lowered before (rule 9).
+        return (view.rules.acks_required <= view.wanted_acks()).then(|| format!("{name} is not wanted any more"));
+    }
+    match view.find(id) {
+        None => view.heard_as(id).map(|_| format!("the data directory of {name} was replaced")),
+        Some(seen) if !view.fenced(seen) => None,
+        Some(seen) => match view.errant(seen, open) {
+            Some(errant) => Some(text::errant(seen, open, &errant)),
+            None if !seen.report.set().contains(&open.report.purged) => {
+                Some(format!("{name} lacks what {} purged", open.instance.name))
+            }
+            None => None,
+        },
+    }
+}
+
+/// The ordinal of an instance that does not exist any more.
+pub(crate) fn ordinal(name: &InstanceName) -> Option<u32> {
+    name.0.rsplit_once('-').and_then(|(_, ordinal)| ordinal.parse().ok())
+}
+
+/// The next step of dropping a member; the list without it is put in force by the caller.
+pub(crate) fn step(
+    view: &View<'_>,
+    open: Seen<'_>,
+    goal: &Goal,
+    in_force: bool,
+    who: &MemberId,
+    why: &str,
+    draft: &mut Draft,
+) {
+    let rest: Vec<_> = view.members().filter(|seen| goal.members.contains(&seen.id())).collect();
+    if view.rules.acks_required > 0 {
+        // Its word under this epoch: a member that follows the primary is told to follow it.
+        for seen in rest.iter().filter(|seen| view.receiving(**seen) && !view.confirmed(**seen)) {
+            draft.command(view, *seen, Verb::Attach { source: view.endpoint(open) }, "");
+        }
+    }
+    if !in_force {
+        draft.wait(who.instance.0.clone(), format!("{} to exclude it from acknowledging", open.instance.name));
+        return;
+    }
+    if view.rules.acks_required > 0 && !contained(view, open, goal, &rest, who, draft) {
+        return;
+    }
+    let members = goal.members.clone();
+    let rules = Rules { epoch: view.rules.epoch.saturating_add(1), members, ..view.rules.clone() };
+    draft.record(view, rules, "MemberDropped", format!("{} may not acknowledge any more: {why}", who.instance));
+}
+
+/// Steps 2 and 3: the marker is committed, and enough of the rest contain it.
+fn contained(
+    view: &View<'_>,
+    open: Seen<'_>,
+    goal: &Goal,
+    rest: &[Seen<'_>],
+    who: &MemberId,
+    draft: &mut Draft,
+) -> bool {
+    let Some(marker) = &open.report.marker else {
+        draft.command(view, open, Verb::Mark, "");
+        draft.wait(who.instance.0.clone(), format!("{} to commit a marker", open.instance.name));
+        return false;
+    };
+    let contain = |seen: &&Seen<'_>| view.confirmed(**seen) && seen.running() && seen.report.set().contains(marker);
+    let have = rest.iter().filter(contain).count();
+    let needed = needed(view.rules.acks_required).min(goal.members.len()).max(1);
+    if have < needed {
+        draft.wait(who.instance.0.clone(), format!("{needed} of the other members to contain everything, {have} do"));
+    }
+    have >= needed
+}

@@ -1,0 +1,40 @@
+//! A cluster whose primary is recorded: the states of phase Open, in the order of docs/failover.md.
+
+use crate::plan::detect::{self, State};
+use crate::plan::draft::Draft;
+use crate::plan::{election, promotion, steady};
+use crate::view::{Seen, View};
+
+/// One pass of a cluster in phase Open.
+pub(crate) fn plan(view: &View<'_>, draft: &mut Draft) {
+    let Some(primary) = &view.rules.primary else {
+        draft.wait("cluster", "a person: status says that a primary is open, and names none");
+        return;
+    };
+    if fence_strangers(view, draft) {
+        return;
+    }
+    match detect::state(view, primary) {
+        State::Open(seen) => steady::plan(view, primary, seen, draft),
+        State::Opening(seen) => promotion::reopen(view, seen, draft),
+        State::Lost(reason) => election::begin(view, draft, None, "PrimaryLost", reason),
+        State::Waiting { reason, look_in } => {
+            draft.wait("primary", reason);
+            if let Some(after) = look_in {
+                draft.look_in(after);
+            }
+        }
+    }
+}
+
+/// Rule 6: whoever is writable and is not the open primary is fenced in this pass, and judged in a later one.
+fn fence_strangers(view: &View<'_>, draft: &mut Draft) -> bool {
+    let strangers: Vec<Seen<'_>> =
+        view.heard().filter(|seen| seen.report.writable && !view.is_open(*seen)).collect();
+    for seen in &strangers {
+        draft.wait("fencing", format!("{}: it accepts writes and is not the open primary", seen.instance.name));
+        election::fence(view, *seen, draft);
+    }
+    !strangers.is_empty()
+}
+

@@ -1,0 +1,172 @@
+//! From a winner to an open primary: rule 5 of docs/failover.md.
+
+use std::collections::BTreeSet;
+
+use crate::action::{Application, Verb};
+use crate::plan::draft::Draft;
+use crate::plan::election::moment;
+use crate::plan::{election, rebuild, text};
+use crate::rules::{Change, ChangeKind, MemberId, Phase, PrimaryRef, Rules};
+use crate::view::{Seen, View};
+
+/// Brings k followers behind the winner, then records it and opens it.
+pub(crate) fn plan(view: &View<'_>, winner: Seen<'_>, draft: &mut Draft) {
+    if !winner.detached() {
+        election::fence(view, winner, draft);
+        draft.wait("election", format!("{} to stop following another candidate", winner.instance.name));
+        return;
+    }
+    attach(view, winner, draft);
+    let followers = followers(view, winner);
+    let have = count(followers.len());
+    let wanted = wanted_followers(view, draft);
+    if winner.report.fully_applied() && have >= wanted {
+        record(view, winner, followers, draft);
+        return;
+    }
+    draft.wait("election", text::promotion(winner, have, wanted));
+    let reachable = view.heard().filter(|seen| may_follow(view, *seen, winner)).count();
+    if count(reachable) < view.rules.acks_required {
+        rebuild::for_election(view, winner, draft);
+    }
+}
+
+/// k; in the first election all, for a while (rule 5, step 4).
+fn wanted_followers(view: &View<'_>, draft: &mut Draft) -> u32 {
+    let age = view.age(view.rules.phase_since);
+    if view.rules.primary.is_some() || age >= view.timing.first_election {
+        return view.rules.acks_required;
+    }
+    draft.look_in(view.timing.first_election.saturating_sub(age));
+    view.replicas().saturating_sub(1).max(view.rules.acks_required)
+}
+
+/// Attaches everybody who may follow the winner and does not yet.
+fn attach(view: &View<'_>, winner: Seen<'_>, draft: &mut Draft) {
+    let id = winner.id();
+    for seen in view.heard().filter(|seen| may_follow(view, *seen, winner)) {
+        if !view.follows(seen, &id) || needs_threads(seen) {
+            draft.command(view, seen, Verb::Attach { source: view.endpoint(winner) }, "");
+        }
+    }
+}
+
+/// A thread of replication stands still without an error of its own.
+pub(crate) fn needs_threads(seen: Seen<'_>) -> bool {
+    let replication = &seen.report.replication;
+    !replication.applier_running && replication.applier_error.is_empty()
+}
+
+/// Held, applied, within the winner's set, and the winner still has what it lacks.
+fn may_follow(view: &View<'_>, seen: Seen<'_>, winner: Seen<'_>) -> bool {
+    let set = seen.report.set();
+    seen.id() != winner.id()
+        && view.held(seen)
+        && (seen.report.fully_applied() || view.follows(seen, &winner.id()))
+        && winner.report.set().contains(&set)
+        && set.contains(&winner.report.purged)
+        // A new data directory next to one with data is cloned: replaying a history takes long.
+        && (!set.is_empty() || winner.report.set().is_empty())
+}
+
+/// Those that follow the winner, are connected and contain its set.
+fn followers(view: &View<'_>, winner: Seen<'_>) -> BTreeSet<MemberId> {
+    let (id, set) = (winner.id(), winner.report.set());
+    let complete = |seen: &Seen<'_>| {
+        view.held(*seen)
+            && view.follows(*seen, &id)
+            && seen.report.replication.receiver_running
+            && seen.report.set().contains(&set)
+    };
+    view.heard().filter(complete).map(|seen| seen.id()).collect()
+}
+
+/// The one compare-and-set of a promotion, and the opening behind it.
+fn record(view: &View<'_>, winner: Seen<'_>, members: BTreeSet<MemberId>, draft: &mut Draft) {
+    let old = view.rules.primary.as_ref();
+    let preferred = match &view.rules.phase {
+        Phase::Electing { preferred } => preferred.as_ref(),
+        Phase::Open => None,
+    };
+    let now = moment(view.now);
+    let change = Change {
+        kind: match (old, preferred) {
+            (None, _) => ChangeKind::Bootstrap,
+            (Some(_), Some(_)) => ChangeKind::Switchover,
+            (Some(_), None) => ChangeKind::Failover,
+        },
+        from: old.map(|primary| primary.id.instance.clone()),
+        to: winner.instance.name.clone(),
+        began: view.rules.phase_since,
+        recorded: now,
+        opened: None,
+    };
+    let rules = Rules {
+        phase: Phase::Open,
+        phase_since: now,
+        primary: Some(PrimaryRef {
+            id: winner.id(),
+            server_uuid: winner.report.server_uuid.clone(),
+            epoch: view.rules.epoch,
+            since: now,
+        }),
+        baseline: winner.report.set(),
+        members,
+        last_change: Some(change),
+        ..view.rules.clone()
+    };
+    let message = text::elected(winner, &rules);
+    let opening = open_verb(view, &rules);
+    draft.record(view, rules, "PrimaryElected", message);
+    draft.command(view, winner, opening, "");
+}
+
+/// Opens a recorded primary that is not open, when confirmed facts allow it (rule 5, last paragraph).
+pub(crate) fn reopen(view: &View<'_>, primary: Seen<'_>, draft: &mut Draft) {
+    draft.wait("opening", text::opening(view, primary));
+    if let Some(primary) = &view.rules.primary {
+        draft.look_in(view.timing.open.saturating_sub(view.age(primary.since)));
+    }
+    if !view.confirmed(primary) || !primary.detached() {
+        // With k = 0, after a restart of the operator or of a single instance: its word under this epoch comes first.
+        election::fence(view, primary, draft);
+        return;
+    }
+    if may_open(view, primary) {
+        draft.command(view, primary, open_verb(view, view.rules), "");
+    }
+}
+
+/// The test of rule 5: k listed members are confirmed to contain the primary's set.
+pub(crate) fn may_open(view: &View<'_>, primary: Seen<'_>) -> bool {
+    let set = primary.report.set();
+    let contain = view.members().filter(|seen| {
+        view.confirmed(*seen) && seen.running() && !seen.report.writable && seen.report.set().contains(&set)
+    });
+    view.fenced(primary)
+        && primary.report.fully_applied()
+        && set.contains(&view.rules.baseline)
+        && count(contain.count()) >= view.rules.acks_required
+}
+
+fn open_verb(view: &View<'_>, rules: &Rules) -> Verb {
+    Verb::Open {
+        members: rules.members.clone(),
+        acks_required: rules.acks_required,
+        baseline: rules.baseline.clone(),
+        application: application(view, rules),
+    }
+}
+
+/// The first application database belongs to the first opening of a new cluster, and to none after it: a database that
+/// was dropped since is not made again.
+fn application(view: &View<'_>, rules: &Rules) -> Option<Application> {
+    let first = rules.last_change.as_ref().is_some_and(|change| {
+        change.kind == ChangeKind::Bootstrap && change.opened.is_none()
+    });
+    if first { view.subject.application() } else { None }
+}
+
+fn count(n: usize) -> u32 {
+    u32::try_from(n).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,91 @@
+//! Data directories that are replaced by a clone: rule 7 of docs/failover.md.
+
+use std::time::Duration;
+
+use crate::action::Verb;
+use crate::observed::Mysqld;
+use crate::plan::draft::Draft;
+use crate::plan::election::moment;
+use crate::rules::{MemberId, Rebuild, Rules};
+use crate::view::{Seen, View};
+
+/// Rebuilds one of the instances that cannot join as they are.
+pub(crate) fn returning(view: &View<'_>, open: Seen<'_>, candidates: &[(Seen<'_>, String)], draft: &mut Draft) {
+    let mut donors: Vec<_> = view.members().filter(|seen| view.synced(*seen) && !seen.leaving()).collect();
+    donors.push(open);
+    for (seen, why) in candidates {
+        rebuild(view, *seen, &donors, why, draft);
+    }
+}
+
+/// Too few instances can follow the winner of an election: others, that are neither members nor the recorded primary,
+/// are cloned from it (L6).
+pub(crate) fn for_election(view: &View<'_>, winner: Seen<'_>, draft: &mut Draft) {
+    if draft.commands_or_records() {
+        return;
+    }
+    let outside = |seen: &Seen<'_>| !view.is_member(*seen) && !view.is_primary(*seen) && seen.id() != winner.id();
+    let attached = |seen: &Seen<'_>| view.held(*seen) && view.follows(*seen, &winner.id());
+    let mut donors: Vec<_> = view.heard().filter(attached).collect();
+    donors.push(winner);
+    for seen in view.heard().filter(outside).filter(|seen| view.fenced(*seen)) {
+        let why = format!("{} cannot follow {}, and too few others can", seen.instance.name, winner.instance.name);
+        rebuild(view, seen, &donors, &why, draft);
+    }
+}
+
+/// The intent with the incarnation is recorded first, then the command names it: it can hit no other data directory.
+fn rebuild(view: &View<'_>, seen: Seen<'_>, donors: &[Seen<'_>], why: &str, draft: &mut Draft) {
+    let name = &seen.instance.name;
+    if let Some((reason, after)) = too_early(view, seen) {
+        draft.wait(name.0.clone(), format!("{reason} ({why})"));
+        draft.look_in(after);
+        return;
+    }
+    let Some(donor) = donors.iter().copied().find(|donor| may_give(view, *donor, seen)) else {
+        draft.wait(name.0.clone(), format!("a donor that can be cloned ({why})"));
+        return;
+    };
+    if draft.records() || !draft.take_risk() {
+        draft.wait(name.0.clone(), format!("its turn to be rebuilt ({why})"));
+        return;
+    }
+    if !draft.command(view, seen, Verb::Clone { donor: view.endpoint(donor) }, why) {
+        return;
+    }
+    let intent = Rebuild {
+        incarnation: seen.report.incarnation.clone(),
+        donor: donor.id(),
+        at: moment(view.now),
+        reason: why.to_owned(),
+    };
+    let mut rebuilds = view.rules.rebuilds.clone();
+    rebuilds.insert(name.clone(), intent);
+    let rules = Rules { rebuilds, ..view.rules.clone() };
+    draft.record(view, rules, "Rebuild", format!("{why}; it is cloned from {}", donor.instance.name));
+}
+
+/// A clone that did not succeed is tried again soon; a new data directory that has to be replaced again is not.
+fn too_early(view: &View<'_>, seen: Seen<'_>) -> Option<(&'static str, Duration)> {
+    let last = view.rules.rebuilds.get(&seen.instance.name)?;
+    let age = view.age(last.at);
+    let (pause, reason) = if last.incarnation == seen.report.incarnation {
+        (view.timing.clone_retry, "a pause after a clone that did not succeed")
+    } else if seen.report.set().is_empty() {
+        // A new volume, not a rebuilt one that went wrong again.
+        return None;
+    } else {
+        (view.timing.rebuild, "a pause: it was rebuilt a moment ago")
+    };
+    (age < pause).then(|| (reason, pause.saturating_sub(age)))
+}
+
+/// It has what was recorded, and gives to nobody else (MySQL allows one clone of a donor at a time).
+fn may_give(view: &View<'_>, donor: Seen<'_>, recipient: Seen<'_>) -> bool {
+    let id: MemberId = donor.id();
+    let giving = view.heard().any(|seen| {
+        seen.report.mysqld == Mysqld::Cloning
+            && view.rules.rebuilds.get(&seen.instance.name).is_some_and(|rebuild| rebuild.donor == id)
+    });
+    donor.running() && id != recipient.id() && !giving && donor.report.set().contains(&view.rules.baseline)
+}

@@ -1,0 +1,35 @@
+//! A cluster whose primary is open: rules 1, 7, 8 and 9 of docs/failover.md, as a table of contents.
+
+use crate::plan::draft::Draft;
+use crate::plan::goal::{Change, Goal};
+use crate::plan::{acks, attach, join, leave, list, rebuild, switchover};
+use crate::rules::PrimaryRef;
+use crate::view::{Seen, View};
+
+/// One pass of a cluster whose primary is open.
+///
+/// Of the changes of members and k at most one is recorded a pass, because each begins an epoch in which nothing is
+/// confirmed yet. Joining comes first: it is what makes the others possible.
+pub(crate) fn plan(view: &View<'_>, primary: &PrimaryRef, open: Seen<'_>, draft: &mut Draft) {
+    if switchover::due(view, open, draft) {
+        return;
+    }
+    let goal = Goal::of(view, open);
+    let in_force = list::in_force(view, open, &goal);
+
+    attach::members(view, primary, open, draft);
+    let returning = join::judge(view, open, draft);
+
+    let joins = in_force && join::record(view, open, &returning, draft);
+    if !joins && !acks::lower(view, draft) {
+        match &goal.change {
+            Change::Leave { who, why } => leave::step(view, open, &goal, in_force, who, why, draft),
+            Change::Raise { to } => acks::raise(view, open, in_force, *to, draft),
+            Change::None => {}
+        }
+    }
+    rebuild::returning(view, open, &returning.rebuild, draft);
+
+    let facts_needed = goal.change != Change::None || !returning.ready.is_empty();
+    list::put_in_force(view, open, &goal, facts_needed, draft);
+}

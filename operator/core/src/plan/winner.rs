@@ -1,0 +1,90 @@
+//! Who may win an election, and who does: rule 4 of docs/failover.md.
+
+use std::cmp::Reverse;
+
+use crate::GtidSet;
+use crate::plan::text;
+use crate::rules::MemberId;
+use crate::view::{Seen, View};
+
+/// The winner, or why there is none.
+pub(crate) fn choose<'a>(view: &View<'a>, preferred: Option<&MemberId>) -> Result<Seen<'a>, String> {
+    let held = held(view);
+    let everything = held.iter().fold(GtidSet::new(), |all, seen| all.union(&seen.report.set()));
+    let mut candidates = candidates(view, &held);
+    candidates.sort_by_cached_key(|seen| rank(view, *seen, preferred, &everything));
+    candidates.first().copied().ok_or_else(|| text::no_candidate(view, &held))
+}
+
+/// Held members and the held old primary; in the first election every held instance.
+fn held<'a>(view: &View<'a>) -> Vec<Seen<'a>> {
+    let takes_part = |seen: Seen<'_>| match view.rules.primary {
+        Some(_) => view.is_member(seen) || view.is_primary(seen),
+        None => true,
+    };
+    view.heard().filter(|seen| takes_part(*seen) && view.held(*seen)).collect()
+}
+
+fn candidates<'a>(view: &View<'a>, held: &[Seen<'a>]) -> Vec<Seen<'a>> {
+    let acks = usize::try_from(view.rules.acks_required).unwrap_or(usize::MAX);
+    // Too many members are missing to know what was acknowledged: the old primary's set is the authority.
+    let old_is_authority = view.rules.primary.is_some() && view.unfenced().len() >= acks;
+    let must_contain: Vec<_> = held
+        .iter()
+        .filter(|seen| !view.is_primary(**seen) || old_is_authority)
+        .map(|seen| view.legit(*seen))
+        .collect();
+    let may_win = |seen: &Seen<'_>| {
+        let set = seen.report.set();
+        set.contains(&view.rules.baseline)
+            && view.legit(*seen).contains(&set)
+            && must_contain.iter().all(|legit| set.contains(legit))
+    };
+    held.iter().copied().filter(may_win).collect()
+}
+
+type Rank = (bool, bool, bool, bool, Reverse<usize>, Vec<u32>, bool, u64, bool, u32);
+
+/// Smaller is better; in the order of rule 4.
+fn rank(view: &View<'_>, seen: Seen<'_>, preferred: Option<&MemberId>, everything: &GtidSet) -> Rank {
+    let id = seen.id();
+    let stuck = !seen.report.fully_applied() && !seen.report.replication.applier_error.is_empty();
+    let followers = view.heard().filter(|other| view.held(*other) && view.follows(*other, &id)).count();
+    (
+        preferred != Some(&id),
+        seen.leaving() || !view.wanted(seen.instance),
+        stuck,
+        !seen.report.set().contains(everything),
+        Reverse(followers),
+        version(&seen.report.version),
+        !same_zone_as_primary(view, seen),
+        seen.backlog(),
+        view.is_primary(seen),
+        seen.instance.ordinal,
+    )
+}
+
+fn same_zone_as_primary(view: &View<'_>, seen: Seen<'_>) -> bool {
+    let old = view.rules.primary.as_ref().and_then(|primary| view.instance(&primary.id));
+    let zone = |pod: Option<&crate::observed::PodView>| pod.and_then(|pod| pod.zone.clone());
+    let old = zone(old.and_then(|instance| instance.pod.as_ref()));
+    old.is_some() && zone(seen.instance.pod.as_ref()) == old
+}
+
+/// The numbers of a server version, comparable: `8.4.10-debug` is 8, 4, 10.
+fn version(text: &str) -> Vec<u32> {
+    let digits = |part: &str| part.chars().take_while(char::is_ascii_digit).collect::<String>();
+    text.split('.').map_while(|part| digits(part).parse().ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::version;
+
+    #[test]
+    fn versions_compare_by_number() {
+        assert!(version("8.4.9") < version("8.4.10"));
+        assert!(version("8.4.10-debug") < version("9.0.0"));
+        assert_eq!(version("9.7.4-one"), version("9.7.4"));
+    }
+}

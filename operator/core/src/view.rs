@@ -1,0 +1,230 @@
+//! The predicates of docs/failover.md, "States and predicates", each once.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::GtidSet;
+use crate::action::Endpoint;
+use crate::layout::PORT_ADMIN;
+use crate::observed::{InstanceObserved, InstanceReport, Mysqld, Observed, Reach};
+use crate::rules::{MemberId, PrimaryRef, Rules};
+use crate::subject::Subject;
+use crate::timing::Timing;
+
+/// One pass's observation, read with the rules' memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct View<'a> {
+    pub(crate) subject: &'a Subject<'a>,
+    pub(crate) observed: &'a Observed,
+    pub(crate) rules: &'a Rules,
+    pub(crate) now: Timestamp,
+    pub(crate) timing: Timing,
+}
+
+/// An instance that is heard, with its report.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seen<'a> {
+    pub(crate) instance: &'a InstanceObserved,
+    pub(crate) report: &'a InstanceReport,
+}
+
+impl Seen<'_> {
+    /// Identity in this life of its data directory.
+    pub(crate) fn id(&self) -> MemberId {
+        MemberId { instance: self.instance.name.clone(), incarnation: self.report.incarnation.clone() }
+    }
+
+    /// mysqld answers: only then are its sets and its replication known.
+    pub(crate) fn running(&self) -> bool {
+        self.report.mysqld == Mysqld::Running
+    }
+
+    /// It has no receiver thread.
+    pub(crate) fn detached(&self) -> bool {
+        self.report.replication.source_host.is_none()
+    }
+
+    /// Its pod is being deleted, or it asked to be relieved.
+    pub(crate) fn leaving(&self) -> bool {
+        self.report.leaving || self.instance.pod.as_ref().is_some_and(|pod| pod.deleting)
+    }
+
+    /// Transactions that are received and not yet applied.
+    pub(crate) fn backlog(&self) -> u64 {
+        self.report.received.subtract(&self.report.executed).count()
+    }
+}
+
+impl<'a> View<'a> {
+    pub(crate) fn new(subject: &'a Subject<'a>, observed: &'a Observed, rules: &'a Rules, now: Timestamp) -> Self {
+        Self { subject, observed, rules, now, timing: Timing::default() }
+    }
+
+    /// This process wrote the epoch, so it may command under it (rule 0).
+    pub(crate) fn mine(&self) -> bool {
+        self.rules.owner == self.observed.operator
+    }
+
+    /// Number of instances that are wanted, the primary included.
+    pub(crate) fn replicas(&self) -> u32 {
+        self.subject.replicas(self.observed)
+    }
+
+    /// Its ordinal is below the declared number of instances.
+    pub(crate) fn wanted(&self, instance: &InstanceObserved) -> bool {
+        instance.ordinal < self.replicas()
+    }
+
+    /// k that the declared number of instances asks for.
+    pub(crate) fn wanted_acks(&self) -> u32 {
+        self.replicas() / 2
+    }
+
+    /// Every instance that is heard.
+    pub(crate) fn heard(&self) -> impl Iterator<Item = Seen<'a>> + use<'a> {
+        self.observed.instances.iter().filter_map(|instance| Some(Seen { instance, report: instance.report()? }))
+    }
+
+    /// The instance of that name, if it is heard, whatever its incarnation.
+    pub(crate) fn heard_as(&self, id: &MemberId) -> Option<Seen<'a>> {
+        self.heard().find(|seen| seen.instance.name == id.instance)
+    }
+
+    /// `is(i, id)`: heard, in this incarnation.
+    pub(crate) fn find(&self, id: &MemberId) -> Option<Seen<'a>> {
+        self.heard_as(id).filter(|seen| seen.report.incarnation == id.incarnation)
+    }
+
+    /// The instance named in `id`, heard or not.
+    pub(crate) fn instance(&self, id: &MemberId) -> Option<&'a InstanceObserved> {
+        self.observed.instance(&id.instance)
+    }
+
+    /// The recorded primary's instance, if it is heard in the recorded incarnation.
+    pub(crate) fn primary(&self) -> Option<Seen<'a>> {
+        self.find(&self.rules.primary.as_ref()?.id)
+    }
+
+    /// It is the recorded primary.
+    pub(crate) fn is_primary(&self, seen: Seen<'_>) -> bool {
+        self.rules.primary.as_ref().is_some_and(|primary| primary.id == seen.id())
+    }
+
+    /// It is a member.
+    pub(crate) fn is_member(&self, seen: Seen<'_>) -> bool {
+        self.rules.members.contains(&seen.id())
+    }
+
+    /// The members that are heard, in their recorded incarnations.
+    pub(crate) fn members(&self) -> impl Iterator<Item = Seen<'a>> + use<'a> {
+        let view = *self;
+        self.heard().filter(move |seen| view.is_member(*seen))
+    }
+
+    /// `confirmed(i)` (docs/failover.md, "Confirmed").
+    pub(crate) fn confirmed(&self, seen: Seen<'_>) -> bool {
+        seen.instance.confirmed(self.rules, &self.observed.operator).is_some()
+    }
+
+    /// Confirmed, read-only, without a receiver: its set is known and cannot grow.
+    pub(crate) fn fenced(&self, seen: Seen<'_>) -> bool {
+        self.confirmed(seen) && seen.running() && !seen.report.writable && seen.detached()
+    }
+
+    /// `held(i)`, "confirmed fenced": it cannot acknowledge for a deposed primary. It may follow somebody who is
+    /// read-only, because in an election only that was ordered under this epoch.
+    pub(crate) fn held(&self, seen: Seen<'_>) -> bool {
+        if !(self.confirmed(seen) && seen.running() && !seen.report.writable) {
+            return false;
+        }
+        let Some(host) = &seen.report.replication.source_host else { return true };
+        let source = self.heard().find(|other| &self.subject.host(&other.instance.name) == host);
+        source.is_some_and(|source| !source.report.writable && (!self.is_primary(source) || self.fenced(source)))
+    }
+
+    /// Members that nobody confirmed to be fenced (U of rule 3).
+    pub(crate) fn unfenced(&self) -> BTreeSet<&'a MemberId> {
+        let rules = self.rules;
+        rules.members.iter().filter(|id| !self.find(id).is_some_and(|seen| self.held(seen))).collect()
+    }
+
+    /// `open(P)`: the recorded primary accepts writes, and was told so in its present reign.
+    pub(crate) fn open_primary(&self) -> Option<Seen<'a>> {
+        self.primary().filter(|seen| self.is_open(*seen))
+    }
+
+    /// Whether this is `open(P)`.
+    pub(crate) fn is_open(&self, seen: Seen<'_>) -> bool {
+        let reign = self.rules.primary.as_ref().map_or(u64::MAX, |primary| primary.epoch);
+        self.is_primary(seen) && seen.running() && seen.report.writable && seen.report.persisted.epoch >= reign
+    }
+
+    /// Its receiver follows that instance, connected or not.
+    pub(crate) fn follows(&self, seen: Seen<'_>, source: &MemberId) -> bool {
+        seen.running() && seen.report.replication.source_host.as_ref() == Some(&self.subject.host(&source.instance))
+    }
+
+    /// `receiving(i)` from that instance: connected, and a heartbeat or event was heard lately.
+    pub(crate) fn receives(&self, seen: Seen<'_>, source: &MemberId) -> bool {
+        let replication = &seen.report.replication;
+        self.follows(seen, source)
+            && replication.receiver_running
+            && replication.last_heard.is_some_and(|age| age <= self.timing.silence)
+    }
+
+    /// `receiving(i)` from the recorded primary.
+    pub(crate) fn receiving(&self, seen: Seen<'_>) -> bool {
+        self.rules.primary.as_ref().is_some_and(|primary| self.receives(seen, &primary.id))
+    }
+
+    /// Receiving, and applied to within the bound: it may take over, and another instance may be restarted.
+    pub(crate) fn synced(&self, seen: Seen<'_>) -> bool {
+        let replication = &seen.report.replication;
+        self.receiving(seen)
+            && !seen.report.writable
+            && replication.applier_running
+            && replication.lag.is_some_and(|lag| lag <= self.timing.lag)
+    }
+
+    /// `errant(i)` towards that primary, if there is any.
+    pub(crate) fn errant(&self, seen: Seen<'_>, primary: Seen<'_>) -> Option<GtidSet> {
+        let more = seen.report.set().subtract(&primary.report.set());
+        let errant = more.without_source(&primary.report.server_uuid);
+        (seen.running() && primary.running() && !errant.is_empty()).then_some(errant)
+    }
+
+    /// `legit(i)` towards the recorded primary; all of it for the primary itself.
+    pub(crate) fn legit(&self, seen: Seen<'_>) -> GtidSet {
+        let set = seen.report.set();
+        if self.is_primary(seen) {
+            return set;
+        }
+        let own = self.rules.primary.as_ref().map(|PrimaryRef { server_uuid, .. }| set.of_source(server_uuid));
+        set.intersect(&self.rules.baseline).union(&own.unwrap_or_default())
+    }
+
+    /// How SQL clients reach an instance.
+    pub(crate) fn endpoint(&self, seen: Seen<'_>) -> Endpoint {
+        Endpoint { id: seen.id(), host: self.subject.host(&seen.instance.name), port: PORT_ADMIN }
+    }
+
+    /// Since when an instance is not heard; `None` when it is.
+    pub(crate) fn silent_since(instance: &InstanceObserved) -> Option<Timestamp> {
+        match &instance.reach {
+            Reach::Heard(_) => None,
+            Reach::Silent { since, .. } | Reach::Unknown { since, .. } => Some(*since),
+        }
+    }
+
+    /// How long ago that was; zero when it lies in the future.
+    pub(crate) fn age(&self, at: Timestamp) -> Duration {
+        age(self.now, at)
+    }
+}
+
+/// How long ago `at` was; zero when it lies in the future.
+pub(crate) fn age(now: Timestamp, at: Timestamp) -> Duration {
+    Duration::try_from(now.duration_since(at)).unwrap_or_default()
+}
