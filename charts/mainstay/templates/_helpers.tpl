@@ -50,8 +50,12 @@ these rules. `delete` never stands without a uid as precondition in the code.
   resources: [statefulsets]
   verbs: [get, list, watch, create, patch, delete]
 - apiGroups: [""]
-  resources: [services, configmaps, secrets, serviceaccounts]
+  resources: [services, configmaps, serviceaccounts]
   verbs: [get, list, watch, create, patch, delete]
+# Written as a whole with the resourceVersion that was read: a value that exists is never replaced by another.
+- apiGroups: [""]
+  resources: [secrets]
+  verbs: [get, list, watch, create, update]
 # Passwords and certificates are completed and renewed by a replace that carries the resourceVersion that was read.
 - apiGroups: [""]
   resources: [secrets]
@@ -62,17 +66,17 @@ these rules. `delete` never stands without a uid as precondition in the code.
 - apiGroups: [policy]
   resources: [poddisruptionbudgets]
   verbs: [get, list, watch, create, patch, delete]
-# Pods are made by the StatefulSet; the operator labels their role and deletes outdated ones, one at a time.
+# Pods are made by the StatefulSet; the operator deletes outdated ones, one at a time. Claims are only looked at.
 - apiGroups: [""]
   resources: [pods]
-  verbs: [get, list, watch, patch, delete]
+  verbs: [list, watch, delete]
 - apiGroups: [""]
   resources: [persistentvolumeclaims]
-  verbs: [get, list, watch]
+  verbs: [list, watch]
 # Warnings of Kubernetes about the cluster's pods and claims are read, its own events are written.
 - apiGroups: [""]
   resources: [events]
-  verbs: [get, list, watch]
+  verbs: [list, watch]
 - apiGroups: [events.k8s.io]
   resources: [events]
   verbs: [create, patch]
