@@ -1,16 +1,20 @@
 //! `MySQLCluster`: one primary and its replicas.
 
+#![expect(unreachable_pub, reason = "KubeSchema copies each struct into a function, with its visibility")]
+
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::status::MySQLClusterStatus;
 
-/// A MySQL cluster: one primary and its semi-synchronous replicas.
+/// What a DBA declares of a MySQL cluster.
+///
+/// Unknown fields are not refused here: the API server prunes them (and `kubectl` refuses them before that), and an
+/// older operator must be able to keep a cluster whose definition already knows more.
 #[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[kube(
     group = "mysql.mainstay.dev",
@@ -40,9 +44,15 @@ use crate::status::MySQLClusterStatus;
     ),
     validation = Rule::new("self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')").message(
         "metadata.name: lower case letters, digits and '-', beginning with a letter and without dots, because it becomes the name of Services"
+    ),
+    validation = Rule::new("!self.metadata.name.endsWith('-client')").message(
+        "metadata.name: must not end with -client, because the Secret <name>-ca would be the <name>-client-ca of another cluster"
     )
 )]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[x_kube(validation = Rule::new("has(self.bootstrap) == has(oldSelf.bootstrap) && (!has(self.bootstrap) || self.bootstrap == oldSelf.bootstrap)")
+    .field_path(".bootstrap")
+    .message("cannot be added, changed or removed after creation: it says how the first data came to be"))]
+#[serde(rename_all = "camelCase")]
 pub struct MySQLClusterSpec {
     /// Number of instances, the primary included: 1, 3, 5 or 7.
     #[x_kube(validation = Rule::new("self in [1, 3, 5, 7]").message(Message::Expression(
@@ -61,6 +71,7 @@ pub struct MySQLClusterSpec {
 
     /// Names of Secrets in the cluster's namespace with which images are pulled.
     #[schemars(length(max = 16))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub image_pull_secrets: Vec<LocalReference>,
 
@@ -72,14 +83,13 @@ pub struct MySQLClusterSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<Resources>,
 
-    /// MySQL variables by name, written into my.cnf. Values are integers or strings: quote `"ON"` and `"OFF"`.
-    /// Variables that Mainstay owns (identity, network, replication safety) are refused.
+    /// MySQL variables by name, written into my.cnf. Values are integers or strings: quote `"ON"`, `"OFF"` and
+    /// fractions such as `"0.5"`. Variables that Mainstay owns (identity, network, replication safety) are refused.
     #[schemars(schema_with = "crate::schema::variables")]
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub config: BTreeMap<String, IntOrString>,
+    pub config: BTreeMap<String, Variable>,
 
     /// How the first data came to be. Immutable.
-    #[x_kube(validation = Rule::new("self == oldSelf").message("spec.bootstrap: cannot be changed after creation"))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bootstrap: Option<Bootstrap>,
 
@@ -127,42 +137,50 @@ impl ImagePullPolicy {
 
 /// Reference to an object of the same namespace by its name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
 pub struct LocalReference {
     /// Name of the object.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
 }
 
+/// Value of a MySQL variable.
+///
+/// Not Kubernetes' `IntOrString`, whose integers end at 2^31: one `max_binlog_cache_size: 4294967296` would make the
+/// whole cluster unreadable.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Variable {
+    /// An integer.
+    Integer(i64),
+    /// Anything else, as MySQL writes it.
+    Text(String),
+}
+
 /// Volume of each instance.
 #[derive(KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[x_kube(validation = Rule::new("!has(self.maxSize) || quantity(string(self.maxSize)).compareTo(quantity(string(self.size))) >= 0")
-    .message("spec.storage.maxSize: must not be smaller than spec.storage.size"))]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[x_kube(validation = Rule::new("has(self.storageClassName) == has(oldSelf.storageClassName) && (!has(self.storageClassName) || self.storageClassName == oldSelf.storageClassName)")
+    .field_path(".storageClassName")
+    .message("cannot be added, changed or removed after creation: claims keep their class"))]
+#[serde(rename_all = "camelCase")]
 pub struct Storage {
-    /// Size of the claim, for example `20Gi`; at least 1Gi. It can grow, never shrink.
+    /// Size of each claim, for example `20Gi`; at least 1Gi. It cannot be changed after creation.
     #[schemars(schema_with = "crate::schema::quantity")]
     #[x_kube(validation = Rule::new("isQuantity(string(self)) && quantity(string(self)).compareTo(quantity('1Gi')) >= 0")
-        .message("spec.storage.size: at least 1Gi, which holds the redo log, the relay logs and the binlogs of an empty server"))]
+        .message("at least 1Gi, which holds the redo log, the relay logs and the binlogs of an empty server"))]
     #[x_kube(validation = Rule::new("quantity(string(self)).compareTo(quantity(string(oldSelf))) >= 0")
-        .message("spec.storage.size: a volume cannot shrink; create a new cluster from a backup instead"))]
+        .message("a volume cannot shrink; create a new cluster of the smaller size and move the data"))]
+    #[x_kube(validation = Rule::new("quantity(string(self)).compareTo(quantity(string(oldSelf))) <= 0")
+        .message("this version does not grow volumes; keep the size with which the cluster was created"))]
     pub size: Quantity,
-
-    /// Limit up to which Mainstay may let the volume grow by itself. Unset: it never grows by itself.
-    #[schemars(schema_with = "crate::schema::quantity")]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub max_size: Option<Quantity>,
 
     /// StorageClass of the claims; unset: the default class. Immutable.
     #[schemars(length(min = 1, max = 253))]
-    #[x_kube(validation = Rule::new("self == oldSelf").message("spec.storage.storageClassName: cannot be changed after creation"))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage_class_name: Option<String>,
 }
 
 /// CPU and memory of the mysql container, as Kubernetes requests and limits.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
 pub struct Resources {
     /// What the scheduler reserves.
     #[schemars(schema_with = "crate::schema::quantities")]
@@ -176,40 +194,48 @@ pub struct Resources {
 
 /// How the first data came to be; exactly one member is set.
 #[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[x_kube(validation = Rule::new("has(self.initdb)").message("spec.bootstrap: set exactly one of: initdb"))]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[x_kube(validation = Rule::new("has(self.initdb)").message("set exactly one of: initdb"))]
+#[serde(rename_all = "camelCase")]
 pub struct Bootstrap {
-    /// An empty server, optionally with a first application database and user.
+    /// An empty server with a first application database and its owner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub initdb: Option<InitDb>,
 }
 
 /// An empty server with a first application database and its owner.
 #[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[x_kube(validation = Rule::new("has(self.user) || self.database.size() <= 32")
+    .field_path(".database")
+    .message("longer than the 32 characters of a user name: set user to name the owner"))]
+#[x_kube(validation = Rule::new("!(has(self.user) ? self.user : self.database).startsWith('mainstay') && !((has(self.user) ? self.user : self.database) in ['root', 'event_scheduler'])")
+    .field_path(".user")
+    .message("root, event_scheduler and names that begin with mainstay are reserved: set user to another name"))]
+#[serde(rename_all = "camelCase")]
 pub struct InitDb {
-    /// Name of the database.
-    #[schemars(length(min = 1, max = 64))]
+    /// Name of the database: letters, digits, `_`, `$` and `-`.
+    #[schemars(length(min = 1, max = 64), regex(pattern = r"^[A-Za-z0-9_$-]+$"))]
     #[x_kube(validation = Rule::new("!(self.lowerAscii() in ['mysql', 'sys', 'information_schema', 'performance_schema'])")
-        .message("spec.bootstrap.initdb.database: a system schema cannot be the application's database"))]
+        .message("a system schema cannot be the application's database"))]
     pub database: String,
 
     /// Name of the user that owns the database; default: the database's name. Its password is in the Secret
     /// `<cluster>-app`, with host, port and a ready connection URI.
-    #[schemars(length(min = 1, max = 32))]
-    #[x_kube(validation = Rule::new("!self.startsWith('mainstay') && !self.startsWith('mysql.') && self != 'root'")
-        .message("spec.bootstrap.initdb.user: root and names that begin with mainstay or mysql. are reserved"))]
+    #[schemars(length(min = 1, max = 32), regex(pattern = r"^[A-Za-z0-9_$-]+$"))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
 }
 
 /// Certificates of the instances, signed by a CA of the cluster's own.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub struct Tls {
     /// Further DNS names that the server certificate carries, for clients that come from outside.
-    #[schemars(length(max = 32), inner(length(min = 1, max = 253)))]
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(
+        length(max = 32),
+        inner(length(min = 1, max = 253), regex(pattern = r"^(\*\.)?([a-z0-9]([-a-z0-9]*[a-z0-9])?)(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"))
+    )]
+    #[x_kube(merge_strategy = ListMerge::Set)]
+    #[serde(rename = "extraDNSNames", default, skip_serializing_if = "Vec::is_empty")]
     pub extra_dns_names: Vec<String>,
 
     /// Lifetime of the server certificate in hours; default 2160 (90 days). It is renewed after two thirds of it.
@@ -219,8 +245,8 @@ pub struct Tls {
 }
 
 /// The Services through which clients connect.
-#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct Services {
     /// `<cluster>-primary`: the read-write Service.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -232,26 +258,26 @@ pub struct Services {
 
 /// Type and annotations of a Service.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub struct ServiceSettings {
     /// Type of the Service; default `ClusterIP`.
     #[serde(rename = "type", default, skip_serializing_if = "Option::is_none")]
     pub type_: Option<ServiceType>,
     /// Annotations, for example of a cloud's load balancer.
-    #[schemars(extend("maxProperties" = 32))]
+    #[schemars(schema_with = "crate::schema::annotations")]
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
 }
 
 /// Settings of the Service for reads.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub struct ReplicasServiceSettings {
     /// Type of the Service; default `ClusterIP`.
     #[serde(rename = "type", default, skip_serializing_if = "Option::is_none")]
     pub type_: Option<ServiceType>,
     /// Annotations, for example of a cloud's load balancer.
-    #[schemars(extend("maxProperties" = 32))]
+    #[schemars(schema_with = "crate::schema::annotations")]
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
     /// Whether reads go to the primary while no replica can serve them; default true.

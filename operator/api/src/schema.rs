@@ -12,7 +12,8 @@ pub(crate) fn variables(_: &mut SchemaGenerator) -> Schema {
         "maxProperties": 200,
         "additionalProperties": {
             "anyOf": [{ "type": "integer" }, { "type": "string" }],
-            "x-kubernetes-int-or-string": true
+            "x-kubernetes-int-or-string": true,
+            "maxLength": 4096
         }
     })
 }
@@ -33,6 +34,15 @@ pub(crate) fn quantities(generator: &mut SchemaGenerator) -> Schema {
         "type": "object",
         "maxProperties": 16,
         "additionalProperties": quantity(generator)
+    })
+}
+
+/// Annotations of an object that Mainstay makes.
+pub(crate) fn annotations(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object",
+        "maxProperties": 32,
+        "additionalProperties": { "type": "string", "maxLength": 4096 }
     })
 }
 

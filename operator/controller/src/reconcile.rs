@@ -114,13 +114,7 @@ async fn pass(context: &Context, cluster: &ClusterName, object: &Guarded) -> Res
 
 /// What was declared, if it is valid.
 fn declared(_context: &Context, object: &MySQLCluster) -> Result<ValidatedCluster, Vec<SpecProblem>> {
-    Ok(ValidatedCluster {
-        namespace: object.namespace().unwrap_or_default(),
-        name: object.name_any(),
-        uid: object.uid().unwrap_or_default(),
-        generation: object.metadata.generation.unwrap_or_default(),
-        replicas: u32::try_from(object.spec.replicas).unwrap_or_default(),
-    })
+    ValidatedCluster::new(object)
 }
 
 /// After a `Record` the memory is what was recorded.

@@ -6,14 +6,17 @@
 
 pub mod action;
 pub mod analyse;
+pub mod build;
 pub mod diff;
 pub mod gtid;
 pub mod layout;
+pub mod mycnf;
 pub mod names;
 pub mod observed;
 pub mod plan;
 pub mod quantity;
 pub mod rules;
+pub mod sizing;
 pub mod status;
 pub mod subject;
 pub mod timing;

@@ -1,96 +1,95 @@
-//! Volumes of an instance's pod, and where they are mounted.
+//! What is mounted where (see `layout`).
 
 use k8s_openapi::api::core::v1::{
-    ConfigMapVolumeSource, EmptyDirVolumeSource, SecretVolumeSource, Volume, VolumeMount,
+    ConfigMapVolumeSource, EmptyDirVolumeSource, KeyToPath, SecretVolumeSource, Volume, VolumeMount,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
-use crate::layout::{
-    APP_SECRET_DIR, BIN_DIR, CLIENT_CA_DIR, CONFIG_DIR, ROOT_SECRET_DIR, RUN_DIR, SERVER_TLS_DIR, SYSTEM_SECRET_DIR,
-    VOLUME,
-};
+use crate::build::config_hash;
+use crate::layout;
 use crate::names::CLAIM_TEMPLATE;
 use crate::validate::ValidatedCluster;
 
-/// Readable by MySQL's group only.
+/// The instance manager's binary.
+pub(super) const BIN: &str = "bin";
+const RUN: &str = "run";
+const CONFIG: &str = "config";
+const SYSTEM: &str = "system";
+const ROOT: &str = "root";
+const APP: &str = "app";
+const SERVER_TLS: &str = "server-tls";
+const CLIENT_CA: &str = "client-ca";
+/// The only key that an instance needs of a Secret for people.
+const PASSWORD: &str = "password";
+
+/// Names of the volumes that the template declares; the claim's comes on top.
+pub(in crate::build) const NAMES: [&str; 8] = [BIN, RUN, CONFIG, SYSTEM, ROOT, APP, SERVER_TLS, CLIENT_CA];
+
+/// Readable by the group that fsGroup gives the files to, by nobody else.
 const SECRET_MODE: i32 = 0o440;
 
-/// Volumes besides the claim, which the StatefulSet adds.
-pub(super) fn volumes(cluster: &ValidatedCluster, config: &str) -> Vec<Volume> {
+pub(super) fn of_pod(cluster: &ValidatedCluster) -> Vec<Volume> {
     let names = cluster.names();
     let mut volumes = vec![
+        empty(BIN, EmptyDirVolumeSource::default()),
+        // Sockets, and the file with which the server sets passwords at its start: in memory, never on a node's disk.
+        empty(
+            RUN,
+            EmptyDirVolumeSource { medium: Some("Memory".to_owned()), size_limit: Some(Quantity("32Mi".to_owned())) },
+        ),
         Volume {
-            name: "bin".to_owned(),
-            empty_dir: Some(EmptyDirVolumeSource::default()),
-            ..Volume::default()
-        },
-        Volume {
-            name: "run".to_owned(),
-            // In memory: it holds sockets, and passwords on their way into mysqld.
-            empty_dir: Some(EmptyDirVolumeSource {
-                medium: Some("Memory".to_owned()),
-                size_limit: Some(Quantity("16Mi".to_owned())),
-            }),
-            ..Volume::default()
-        },
-        Volume {
-            name: "config".to_owned(),
+            name: CONFIG.to_owned(),
             config_map: Some(ConfigMapVolumeSource {
-                name: config.to_owned(),
-                ..ConfigMapVolumeSource::default()
+                name: names.config_map(&config_hash(cluster)),
+                ..Default::default()
             }),
-            ..Volume::default()
+            ..Default::default()
         },
-        secret("system", names.system_secret(), &[]),
-        secret("root", names.root_secret(), &[]),
-        secret("server-tls", names.server_tls_secret(), &[]),
-        secret("client-ca", names.client_ca_secret(), &[]),
+        secret(SYSTEM, names.system_secret(), &[]),
+        secret(ROOT, names.root_secret(), &[PASSWORD]),
+        secret(SERVER_TLS, names.server_tls_secret(), &[]),
+        secret(CLIENT_CA, names.client_ca_secret(), &[]),
     ];
-    if cluster.application.is_some() {
-        volumes.push(secret("app", names.app_secret(), &["password"]));
-    }
+    volumes.extend(cluster.application.iter().map(|_| secret(APP, names.app_secret(), &[PASSWORD])));
     volumes
 }
 
-/// Mounts of the mysql container.
-pub(super) fn mounts(cluster: &ValidatedCluster) -> Vec<VolumeMount> {
-    let mut mounts = vec![
-        mount(CLAIM_TEMPLATE, VOLUME, false),
-        mount("bin", BIN_DIR, true),
-        mount("run", RUN_DIR, false),
-        mount("config", CONFIG_DIR, true),
-        mount("system", SYSTEM_SECRET_DIR, true),
-        mount("root", ROOT_SECRET_DIR, true),
-        mount("server-tls", SERVER_TLS_DIR, true),
-        mount("client-ca", CLIENT_CA_DIR, true),
-    ];
-    if cluster.application.is_some() {
-        mounts.push(mount("app", APP_SECRET_DIR, true));
-    }
-    mounts
-}
-
-pub(super) fn mount(name: &str, path: &str, read_only: bool) -> VolumeMount {
-    VolumeMount {
+pub(super) fn of_mysql(cluster: &ValidatedCluster) -> Vec<VolumeMount> {
+    let mount = |name: &str, path: &str, read_only: bool| VolumeMount {
         name: name.to_owned(),
         mount_path: path.to_owned(),
         read_only: read_only.then_some(true),
-        ..VolumeMount::default()
-    }
+        ..Default::default()
+    };
+    let mut mounts = vec![
+        mount(CLAIM_TEMPLATE, layout::VOLUME, false),
+        mount(RUN, layout::RUN_DIR, false),
+        mount(BIN, layout::BIN_DIR, true),
+        mount(CONFIG, layout::CONFIG_DIR, true),
+        mount(SYSTEM, layout::SYSTEM_SECRET_DIR, true),
+        mount(ROOT, layout::ROOT_SECRET_DIR, true),
+        mount(SERVER_TLS, layout::SERVER_TLS_DIR, true),
+        mount(CLIENT_CA, layout::CLIENT_CA_DIR, true),
+    ];
+    mounts.extend(cluster.application.iter().map(|_| mount(APP, layout::APP_SECRET_DIR, true)));
+    mounts
+}
+
+fn empty(name: &str, source: EmptyDirVolumeSource) -> Volume {
+    Volume { name: name.to_owned(), empty_dir: Some(source), ..Default::default() }
 }
 
 /// A Secret's keys as files; all of them when none is named.
-fn secret(volume: &str, name: String, keys: &[&str]) -> Volume {
-    use k8s_openapi::api::core::v1::KeyToPath;
-    let items = keys.iter().map(|key| KeyToPath { key: (*key).to_owned(), path: (*key).to_owned(), mode: None });
+fn secret(volume: &str, secret: String, keys: &[&str]) -> Volume {
+    let items = keys.iter().map(|&key| KeyToPath { key: key.to_owned(), path: key.to_owned(), mode: None });
     Volume {
         name: volume.to_owned(),
         secret: Some(SecretVolumeSource {
-            secret_name: Some(name),
+            secret_name: Some(secret),
             default_mode: Some(SECRET_MODE),
-            items: (!keys.is_empty()).then(|| items.collect()),
+            items: Some(items.collect::<Vec<_>>()).filter(|items| !items.is_empty()),
             optional: None,
         }),
-        ..Volume::default()
+        ..Default::default()
     }
 }
