@@ -18,7 +18,7 @@ struct Arguments {
     #[arg(long, env = "KUBECONFIG", global = true)]
     kubeconfig: Option<PathBuf>,
     /// Name of the testbed, when it is not the default one.
-    #[arg(long, env = "MAINSTAY_TESTBED", global = true)]
+    #[arg(long, env = "TESTBED_NAME", global = true)]
     testbed: Option<String>,
     /// Image of the MySQL server.
     #[arg(long, env = "MAINSTAY_MYSQL_IMAGE", default_value = "mysql:9.7.4", global = true)]

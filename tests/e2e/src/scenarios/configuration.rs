@@ -26,14 +26,21 @@ pub(super) async fn sizes(context: Arc<Context>) -> Result<()> {
         let mut client = root.at(cluster.pod_address(&pod).await?).connect().await?;
         for (variable, expected) in SIZES {
             let value = client.variable(variable).await?;
-            ensure!(value == *expected, "{variable} of {pod} is {value}, not {expected}");
+            ensure!(value == expected, "{variable} of {pod} is {value}, not {expected}");
         }
     }
     Ok(())
 }
 
-/// Variables and values for the manifest's limits.
-const SIZES: &[(&str, &str)] = &[];
+/// Variables and values for the manifest's limits; more of the table is in `mainstay_core::sizing`.
+const SIZES: [(&str, &str); 6] = [
+    ("innodb_buffer_pool_size", "134217728"),
+    ("max_connections", "64"),
+    ("innodb_redo_log_capacity", "67108864"),
+    ("innodb_log_buffer_size", "8388608"),
+    ("max_binlog_size", "16777216"),
+    ("binlog_expire_logs_seconds", "86400"),
+];
 
 /// A changed variable restarts the replicas one by one, each synced before the next, then moves the primary, then restarts
 /// the old one; no acknowledged write is lost.

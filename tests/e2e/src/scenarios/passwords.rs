@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::ByteString;
@@ -13,10 +12,14 @@ use serde_json::json;
 use crate::cluster::{Cluster, HEAL};
 use crate::pods;
 use crate::runner::Context;
+use crate::sql::Login;
 use crate::wait;
 
 /// Everything that has ever been quoted wrongly, at each end.
 const ODD: &str = r#"'"\$#<>%@:/?& ;*odd*; &?/:@%><#$\"'"#;
+
+/// What a person types in.
+const EDITED: &str = r#"it's "new": \$5 & 100% #1"#;
 
 /// Secrets made by the user with odd passwords are used as they are; edited, emptied or deleted ones lock nobody out.
 pub(super) async fn odd(context: Arc<Context>) -> Result<()> {
@@ -71,73 +74,91 @@ async fn create(cluster: &Cluster, suffix: &str, keys: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// On a live cluster each Secret is edited, emptied and deleted: nobody is locked out, not even by a restart of a pod.
+/// The Secrets and the keys that are tampered with.
+const SECRETS: [(&str, &str); 3] = [("system", "manager"), ("root", "password"), ("app", "password")];
+
+/// On a live cluster the Secrets are edited, emptied and deleted: a new password comes into force, a missing one changes
+/// nothing, and nobody is locked out, not even by a restart of a pod.
 async fn live(cluster: &Cluster) -> Result<()> {
-    let login = cluster.app().await?;
     let secrets = cluster.of::<Secret>();
-    for suffix in ["system", "root", "app"] {
-        let name = format!("{}-{suffix}", cluster.name);
-        let before = secrets.get(&name).await.context("failed to get the Secret")?;
-        let key = if suffix == "system" { "manager" } else { "password" };
-        for value in [Some("edited by hand"), Some(""), None] {
-            let patch = match value {
-                Some(value) => json!({"stringData": {key: value}}),
-                None => json!({"data": null}),
-            };
-            secrets
-                .patch(&name, &PatchParams::default(), &Patch::Merge(&patch))
-                .await
-                .context("failed to edit")?;
-            writes(&login)
-                .await
-                .with_context(|| format!("{name} edited to {value:?}"))?;
-        }
-        secrets
-            .delete(&name, &DeleteParams::default())
-            .await
-            .context("failed to delete the Secret")?;
-        writes(&login).await.with_context(|| format!("{name} deleted"))?;
-        restore(cluster, &name, before).await?;
+    for (suffix, key) in SECRETS {
+        edit(cluster, suffix, &json!({"stringData": {key: EDITED}})).await?;
     }
-    let replica = cluster
-        .replicas()
-        .await?
-        .into_iter()
-        .next()
-        .context("there is no replica")?;
+    poke(cluster).await?;
+    let app = Login { password: EDITED.to_owned(), ..cluster.app().await? };
+    writes(&app).await.context("the edited password of the application")?;
+    let root = Login { password: EDITED.to_owned(), ..cluster.root().await? };
+    wait::eventually("logging in as root with the edited password", HEAL, || async { root.connect().await.map(drop) })
+        .await?;
+
+    for (suffix, key) in SECRETS {
+        edit(cluster, suffix, &json!({"stringData": {key: ""}})).await?;
+    }
+    poke(cluster).await?;
+    let file = format!("{}/password", mainstay_core::layout::APP_SECRET_DIR);
+    let (pod, file) = (&cluster.primary().await?, file.as_str());
+    wait::eventually("waiting for the emptied file", HEAL, || async move {
+        pods::exec(&cluster.pods(), pod, pods::MYSQL, &["test", "!", "-s", file]).await
+    })
+    .await?;
+    writes(&app).await.context("emptied passwords")?;
+
+    let mut kept = Vec::new();
+    for (suffix, key) in SECRETS {
+        edit(cluster, suffix, &json!({"stringData": {key: EDITED}})).await?;
+        let name = format!("{}-{suffix}", cluster.name);
+        kept.push(secrets.get(&name).await.context("failed to get the Secret")?);
+        secrets.delete(&name, &DeleteParams::default()).await.context("failed to delete the Secret")?;
+    }
+    poke(cluster).await?;
+    writes(&app).await.context("deleted Secrets")?;
+    for secret in kept {
+        restore(cluster, secret).await?;
+    }
+    let replica = cluster.replicas().await?.into_iter().next().context("there is no replica")?;
     pods::delete(&cluster.pods(), &replica, false).await?;
-    cluster
-        .serves(HEAL)
-        .await
-        .context("a pod restarted after the Secrets came back")
+    cluster.serves(HEAL).await.context("a pod restarted after the Secrets came back")
 }
 
-/// Puts the Secret back as the person who deleted it does.
-async fn restore(cluster: &Cluster, name: &str, before: Secret) -> Result<()> {
+async fn edit(cluster: &Cluster, suffix: &str, patch: &serde_json::Value) -> Result<()> {
+    let name = format!("{}-{suffix}", cluster.name);
+    let patched = cluster.of::<Secret>().patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await;
+    patched.with_context(|| format!("failed to edit {name}"))?;
+    Ok(())
+}
+
+/// A changed pod makes its kubelet look at the Secrets at once instead of within a minute or two.
+async fn poke(cluster: &Cluster) -> Result<()> {
+    let patch = json!({"metadata": {"annotations": {"e2e.mainstay.dev/poked": jiff::Timestamp::now().to_string()}}});
+    for ordinal in 0..3 {
+        let pod = cluster.instance(ordinal);
+        cluster
+            .pods()
+            .patch(&pod, &PatchParams::default(), &Patch::Merge(&patch))
+            .await
+            .with_context(|| format!("failed to annotate {pod}"))?;
+    }
+    Ok(())
+}
+
+/// Puts a Secret back, as the person who deleted it does.
+async fn restore(cluster: &Cluster, before: Secret) -> Result<()> {
+    let name = before.metadata.name.clone().context("the Secret has no name")?;
     let metadata = ObjectMeta {
-        name: Some(name.to_owned()),
+        name: before.metadata.name,
         labels: before.metadata.labels,
         annotations: before.metadata.annotations,
         owner_references: before.metadata.owner_references,
         ..ObjectMeta::default()
     };
-    let secret = Secret {
-        metadata,
-        data: before.data,
-        type_: before.type_,
-        ..Secret::default()
-    };
+    let secret = Secret { metadata, data: before.data, type_: before.type_, ..Secret::default() };
     let parameters = PatchParams::apply("e2e").force();
-    cluster
-        .of::<Secret>()
-        .patch(name, &parameters, &Patch::Apply(&secret))
-        .await
-        .context("failed to put it back")?;
+    cluster.of::<Secret>().patch(&name, &parameters, &Patch::Apply(&secret)).await.context("failed to put it back")?;
     Ok(())
 }
 
-async fn writes(login: &crate::sql::Login) -> Result<()> {
-    wait::eventually("writing", Duration::from_secs(15), || async move {
+async fn writes(login: &Login) -> Result<()> {
+    wait::eventually("writing", HEAL, || async move {
         let mut client = login.connect().await?;
         client.execute("CREATE TABLE IF NOT EXISTS live (id INT)").await?;
         client.execute("INSERT INTO live VALUES (1)").await
