@@ -7,6 +7,7 @@
 pub mod action;
 pub mod analyse;
 pub mod build;
+pub mod check;
 pub mod diff;
 pub mod gtid;
 pub mod layout;

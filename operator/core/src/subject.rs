@@ -22,6 +22,8 @@ pub struct Subject<'a> {
     pub uid: &'a str,
     /// metadata.generation of the spec.
     pub generation: i64,
+    /// Image of the operator, from which the instance manager is copied into the pods.
+    pub operator_image: &'a str,
     /// The spec, or what is wrong with it.
     pub spec: Result<&'a ValidatedCluster, &'a [SpecProblem]>,
 }
@@ -59,7 +61,7 @@ impl Subject<'_> {
     /// First application database and user, if declared.
     #[must_use]
     pub fn application(&self) -> Option<Application> {
-        None
+        self.spec.ok().and_then(|spec| spec.application.clone())
     }
 
     /// First server_id of the cluster: recorded, or drawn from the uid (decision B13: 1 to 2^31, rounded to 100), so

@@ -29,6 +29,11 @@ pub struct Timing {
     pub routing: Duration,
     /// A replica that is silent or not ready for this long is taken out of the replicas' EndpointSlice.
     pub unroute: Duration,
+    /// An old primary's address is taken out of the primary's EndpointSlice this long after its end, if no other one has
+    /// replaced it.
+    pub unroute_primary: Duration,
+    /// An election is told in detail when it lasts longer than this: a write of status would delay it.
+    pub tell: Duration,
     /// Deadline of a fence; when it passes the manager kills mysqld.
     pub fence: Duration,
     /// Deadline of the other short commands.
@@ -51,6 +56,8 @@ impl Default for Timing {
             rebuild: Duration::from_secs(600),
             routing: Duration::from_secs(1),
             unroute: Duration::from_secs(2),
+            unroute_primary: Duration::from_secs(3),
+            tell: Duration::from_secs(1),
             fence: Duration::from_millis(500),
             command: Duration::from_secs(5),
             opening: Duration::from_secs(5),

@@ -1,18 +1,23 @@
 //! What is wrong, as a table of problems (docs/failover.md, "Problems").
 
+mod instances;
+mod memory;
 mod problem;
+mod resources;
 
 use jiff::Timestamp;
 
 pub use problem::{Blocks, ConditionType, PROBLEMS, Problem, ProblemCode, ProblemKind, Severity};
 
 use crate::observed::Observed;
+use crate::rules::{InstanceName, Memory};
 use crate::subject::Subject;
+use crate::view::View;
 
 /// What is wrong with a cluster at present.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Analysis {
-    /// The problems, most severe first, then by instance.
+    /// The problems in the order of the table, then by instance.
     pub problems: Vec<Problem>,
 }
 
@@ -27,10 +32,55 @@ impl Analysis {
     pub fn of(&self, code: ProblemCode) -> impl Iterator<Item = &Problem> {
         self.problems.iter().filter(move |problem| problem.code == code)
     }
+
+    /// The problems that are told in that condition.
+    pub fn told_in(&self, condition: ConditionType) -> impl Iterator<Item = &Problem> {
+        self.problems.iter().filter(move |problem| problem.code.kind().condition == condition)
+    }
+
+    fn found(&mut self, code: ProblemCode, message: impl Into<String>) {
+        self.problems.push(Problem { code, instance: None, message: message.into() });
+    }
+
+    fn found_on(&mut self, code: ProblemCode, instance: &InstanceName, message: impl Into<String>) {
+        self.problems.push(Problem { code, instance: Some(instance.clone()), message: message.into() });
+    }
 }
 
-/// Compares what was seen with what the rules expect.
+/// Compares what was seen with what the rules and the spec expect.
 #[must_use]
-pub fn analyse(_subject: &Subject<'_>, _observed: &Observed, _now: Timestamp) -> Analysis {
-    Analysis::default()
+pub fn analyse(subject: &Subject<'_>, observed: &Observed, now: Timestamp) -> Analysis {
+    let mut analysis = Analysis::default();
+    resources::spec(subject, &mut analysis);
+    resources::objects(subject, observed, &mut analysis);
+    resources::pods(subject, observed, &mut analysis);
+    resources::secrets(subject, observed, now, &mut analysis);
+    match &observed.memory {
+        Memory::Unreadable { reason } => analysis.found(ProblemCode::StatusUnreadable, reason.clone()),
+        Memory::Absent => memory::absent(observed, &mut analysis),
+        Memory::Known(rules) => {
+            let view = View::new(subject, observed, rules, now);
+            memory::known(&view, &mut analysis);
+            instances::all(&view, &mut analysis);
+        }
+    }
+    analysis.problems.sort_by(|a, b| (a.code, &a.instance).cmp(&(b.code, &b.instance)));
+    analysis
+}
+
+/// The table as Markdown, for docs/failover.md.
+#[must_use]
+pub fn table() -> String {
+    let mut text = String::from("| problem | when | blocks | told in | what to do |\n|---|---|---|---|---|\n");
+    for code in PROBLEMS {
+        let kind = code.kind();
+        let blocks = match kind.blocks {
+            Blocks::Nothing => "",
+            Blocks::Building => "building",
+            Blocks::Everything => "everything",
+        };
+        let cells = [kind.name, kind.predicate, blocks, kind.condition.as_str(), kind.remedy];
+        text.push_str(&format!("| {} |\n", cells.join(" | ")));
+    }
+    text
 }

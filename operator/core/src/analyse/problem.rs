@@ -1,4 +1,4 @@
-//! The table: each problem once, with everything that is said of it.
+//! The table of problems: each once, with everything that is said of it wherever it appears.
 
 use crate::rules::InstanceName;
 
@@ -9,19 +9,28 @@ pub struct Problem {
     pub code: ProblemCode,
     /// The instance it is about, if it is about one.
     pub instance: Option<InstanceName>,
-    /// What, why and what to do, with names and figures.
+    /// What and why, with names; no figures that change while nothing happens.
     pub message: String,
+}
+
+impl Problem {
+    /// The message, and what to do.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let remedy = self.code.kind().remedy;
+        if remedy.is_empty() { self.message.clone() } else { format!("{}; {remedy}", self.message) }
+    }
 }
 
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// A person should know.
-    Notice,
-    /// The cluster serves, with less to spare.
-    Degraded,
     /// Writes are not accepted, or data is at risk.
     Critical,
+    /// The cluster serves, with less to spare, or not as declared.
+    Degraded,
+    /// A person should know.
+    Notice,
 }
 
 /// What must not be done while a problem exists.
@@ -31,8 +40,6 @@ pub enum Blocks {
     Nothing,
     /// Building objects from the spec.
     Building,
-    /// Deleting a pod to give it a new template.
-    Rolling,
     /// Everything: not one action is planned.
     Everything,
 }
@@ -44,7 +51,6 @@ impl Blocks {
         match self {
             Self::Nothing => false,
             Self::Building => what == Self::Building,
-            Self::Rolling => what == Self::Rolling,
             Self::Everything => what != Self::Nothing,
         }
     }
@@ -53,12 +59,30 @@ impl Blocks {
 /// The condition of the `MySQLCluster` in which a problem is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ConditionType {
-    /// `Available`
+    /// Writes are accepted.
     Available,
-    /// `Degraded`
+    /// Something is missing or impaired.
     Degraded,
-    /// `SpecAccepted`
+    /// The declared spec could be accepted.
     SpecAccepted,
+    /// Objects, pods and volumes could be made.
+    ResourcesReady,
+    /// The primary is open, and commits wait for acknowledgements that nobody can give.
+    WritesBlocked,
+}
+
+impl ConditionType {
+    /// Its name in status.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Available => "Available",
+            Self::Degraded => "Degraded",
+            Self::SpecAccepted => "SpecAccepted",
+            Self::ResourcesReady => "ResourcesReady",
+            Self::WritesBlocked => "WritesBlocked",
+        }
+    }
 }
 
 /// What is said of a problem, whenever it occurs.
@@ -76,33 +100,137 @@ pub struct ProblemKind {
     pub condition: ConditionType,
     /// When it exists, in one line.
     pub predicate: &'static str,
+    /// What to do; empty when it ends by itself.
+    pub remedy: &'static str,
 }
 
-/// The problems.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum ProblemCode {
-    /// The spec contradicts itself.
-    SpecInvalid,
-}
-
-impl ProblemCode {
-    /// What is said of it.
-    #[must_use]
-    pub const fn kind(self) -> &'static ProblemKind {
-        match self {
-            Self::SpecInvalid => &SPEC_INVALID,
+/// Writes the enum, the table and the way from one to the other from one list.
+macro_rules! problems {
+    ($($code:ident: $severity:ident, $blocks:ident, $condition:ident, $predicate:literal, $remedy:literal;)*) => {
+        /// The problems, in the order in which they are told.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum ProblemCode {
+            $(#[doc = $predicate] $code,)*
         }
-    }
+
+        impl ProblemCode {
+            /// What is said of it.
+            #[must_use]
+            pub const fn kind(self) -> &'static ProblemKind {
+                match self {
+                    $(Self::$code => &ProblemKind {
+                        code: ProblemCode::$code,
+                        name: stringify!($code),
+                        severity: Severity::$severity,
+                        blocks: Blocks::$blocks,
+                        condition: ConditionType::$condition,
+                        predicate: $predicate,
+                        remedy: $remedy,
+                    },)*
+                }
+            }
+        }
+
+        /// Every problem there is, in the order in which they are told.
+        pub const PROBLEMS: &[ProblemCode] = &[$(ProblemCode::$code),*];
+    };
 }
 
-const SPEC_INVALID: ProblemKind = ProblemKind {
-    code: ProblemCode::SpecInvalid,
-    name: "SpecInvalid",
-    severity: Severity::Degraded,
-    blocks: Blocks::Building,
-    condition: ConditionType::SpecAccepted,
-    predicate: "a field of the spec cannot be accepted",
-};
+problems! {
+    // The memory of the rules.
+    StatusUnreadable: Critical, Everything, Available,
+        "a field of the rules' memory in status is missing or cannot be parsed",
+        "nothing is touched before it can be read: restore the field, or run an operator that can read it";
+    StatusLost: Critical, Nothing, Available,
+        "status holds no memory, and an instance is not pristine",
+        "it is resumed when every instance answers; if one is lost for good, restore the status of the MySQLCluster";
+    StatusBehind: Critical, Nothing, Available,
+        "an instance was told of a higher epoch than status holds",
+        "it is resumed when every instance answers; if one is lost for good, restore the newest status";
 
-/// Every problem there is.
-pub static PROBLEMS: &[&ProblemKind] = &[&SPEC_INVALID];
+    // Writes.
+    PrimaryLost: Critical, Nothing, Available,
+        "phase is Open, and the recorded primary is not open",
+        "";
+    ElectionInProgress: Critical, Nothing, Available,
+        "phase is Electing",
+        "it goes on by itself as soon as it is safe";
+    FirstPrimaryPending: Critical, Nothing, Available,
+        "no primary was ever recorded",
+        "";
+    WritesBlocked: Critical, Nothing, WritesBlocked,
+        "the primary is open, and fewer than k members receive from it",
+        "commits wait and are not lost; bring a replica back";
+    StrangerWritable: Critical, Nothing, Degraded,
+        "an instance accepts writes and is not the open primary",
+        "it is fenced at once; find out who changed super_read_only";
+
+    // The spec and the objects made from it.
+    SpecInvalid: Degraded, Building, SpecAccepted,
+        "a field of the spec cannot be accepted",
+        "the database goes on as it was last built; correct the field";
+    NameConflict: Degraded, Nothing, ResourcesReady,
+        "an object with a derived name exists and is not part of this cluster",
+        "it is left alone; rename or delete it, or choose another name for the cluster";
+    SecretIncomplete: Degraded, Building, ResourcesReady,
+        "a generated Secret lacks a key, and there is a data directory that was made with it",
+        "it is never generated anew; restore the Secret with its former values";
+    ObjectRefused: Degraded, Nothing, ResourcesReady,
+        "the API server refused an object",
+        "";
+    ObjectContested: Degraded, Nothing, ResourcesReady,
+        "another writer changes an object back each time",
+        "find out who writes it; it is left alone until the spec or the object changes";
+    PodsNotCreated: Degraded, Nothing, ResourcesReady,
+        "the StatefulSet reports FailedCreate while a pod is missing",
+        "";
+    PodUnschedulable: Degraded, Nothing, ResourcesReady,
+        "the scheduler finds no node for a pod",
+        "make room, or change spec.podTemplate or spec.resources";
+    ImageNotPulled: Degraded, Nothing, ResourcesReady,
+        "the kubelet cannot get an image",
+        "correct spec.image or spec.imagePullSecrets";
+    PodFailing: Degraded, Nothing, ResourcesReady,
+        "a container of a pod does not stay up",
+        "";
+    VolumeNotBound: Degraded, Nothing, ResourcesReady,
+        "a claim is not bound while its pod waits for it, or its volume is lost",
+        "look at the claim's events and at spec.storage";
+    CertificateExpired: Critical, Nothing, Degraded,
+        "the server certificate has ended",
+        "it is renewed as soon as the API server can be written to";
+
+    // Instances.
+    MysqldFailing: Degraded, Nothing, Degraded,
+        "mysqld of an instance is down or does not start",
+        "";
+    InstanceUnreachable: Degraded, Nothing, Degraded,
+        "a wanted instance has a pod and is not heard for 2 s",
+        "";
+    VolumeReplaced: Degraded, Nothing, Degraded,
+        "a member is heard with another incarnation",
+        "it leaves the members when the others contain everything, then it is cloned";
+    ErrantTransactions: Degraded, Nothing, Degraded,
+        "a replica has transactions that the primary does not have and did not write",
+        "it is isolated and rebuilt from another instance";
+    ReplicationBroken: Degraded, Nothing, Degraded,
+        "receiver or applier of a replica reports an error",
+        "";
+    InstanceJoining: Degraded, Nothing, Degraded,
+        "a wanted instance runs and is neither the primary nor a member",
+        "";
+    InstanceMissing: Degraded, Nothing, Degraded,
+        "a wanted instance has no pod",
+        "";
+    DiskNearlyFull: Degraded, Nothing, Degraded,
+        "a data volume is used to 90 % or more",
+        "raise spec.storage.size, or remove data";
+
+    // For a person to know.
+    ForeignTransactions: Notice, Nothing, Degraded,
+        "the primary has transactions that neither the baseline nor its own server_uuid explains",
+        "were they injected by hand? Without the primary no replica could be proven complete: switch over once";
+    NoFailover: Notice, Nothing, Degraded,
+        "k is 0: no other instance is known to hold what was committed",
+        "declare 3 replicas for failover";
+}

@@ -22,7 +22,10 @@ pub(crate) struct Draft {
 impl Draft {
     /// Says what is waited for.
     pub(crate) fn wait(&mut self, who: impl Into<String>, for_what: impl Into<String>) {
-        let wait = Wait { who: who.into(), for_what: for_what.into() };
+        self.waits(Wait { who: who.into(), for_what: for_what.into(), lasting: true });
+    }
+
+    fn waits(&mut self, wait: Wait) {
         if !self.waiting.contains(&wait) {
             self.waiting.push(wait);
         }
@@ -33,11 +36,6 @@ impl Draft {
         // A little later than the moment itself, so that it has come.
         let after = after.saturating_add(Duration::from_millis(5));
         self.look_again = Some(self.look_again.map_or(after, |before| before.min(after)));
-    }
-
-    /// Nothing is changed so far: no record, no command, no object.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.record.is_none() && self.commands.is_empty() && self.rest.is_empty()
     }
 
     /// The memory of the rules is written, or an instance is told something.
@@ -78,7 +76,7 @@ impl Draft {
             && let Err(hold) = may_command(view, heard, &verb)
         {
             let Hold { look_in, reason } = hold;
-            self.wait(to.instance.name.0.clone(), reason);
+            self.waits(Wait { who: to.instance.name.0.clone(), for_what: reason, lasting: false });
             if let Some(after) = look_in {
                 self.look_in(after);
             }

@@ -13,10 +13,14 @@ mod goal;
 mod join;
 mod leave;
 mod list;
+mod objects;
 mod open;
 mod promotion;
 mod rebuild;
 mod resume;
+mod roll;
+mod routing;
+mod secrets;
 mod steady;
 mod switchover;
 mod text;
@@ -50,8 +54,10 @@ pub struct Plan {
 pub struct Wait {
     /// Who waits: `election`, `bootstrap`, an instance, `rolling restart`, …
     pub who: String,
-    /// For what, as the end of the sentence "… waits: ".
+    /// For what, as the end of the sentence "… waits for ".
     pub for_what: String,
+    /// More than an answer that is on its way: worth telling a person.
+    pub lasting: bool,
 }
 
 /// Decides what to do next.
@@ -62,20 +68,25 @@ pub fn plan(subject: &Subject<'_>, observed: &Observed, analysis: &Analysis, now
         draft.wait("everything", problem.message.clone());
         return draft.finish(None);
     }
-    let rules = match &observed.memory {
+    match &observed.memory {
         Memory::Unreadable { reason } => {
             draft.wait("everything", reason.clone());
-            return draft.finish(None);
+            draft.finish(None)
         }
         Memory::Absent => {
             bootstrap::plan(subject, observed, now, &mut draft);
-            return draft.finish(None);
+            build(subject, observed, analysis, now, &mut draft);
+            draft.finish(None)
         }
-        Memory::Known(rules) => rules,
-    };
-    let view = View::new(subject, observed, rules, now);
-    keep_safe(&view, &mut draft);
-    draft.finish(Some(&view))
+        Memory::Known(rules) => {
+            let view = View::new(subject, observed, rules, now);
+            keep_safe(&view, &mut draft);
+            routing::plan(&view, &mut draft);
+            build(subject, observed, analysis, now, &mut draft);
+            roll::plan(&view, &mut draft);
+            draft.finish(Some(&view))
+        }
+    }
 }
 
 /// The rules of failover.
@@ -89,3 +100,22 @@ fn keep_safe(view: &View<'_>, draft: &mut Draft) {
         Phase::Electing { preferred } => election::plan(view, preferred.as_ref(), draft),
     }
 }
+
+/// Secrets and objects.
+fn build(subject: &Subject<'_>, observed: &Observed, analysis: &Analysis, now: Timestamp, draft: &mut Draft) {
+    let blocked = analysis.blocking(Blocks::Building);
+    secrets::plan(subject, observed, blocked.is_none(), now, draft);
+    match (blocked, subject.spec) {
+        (None, Ok(spec)) => objects::plan(subject, observed, spec, draft),
+        (Some(problem), _) => draft.wait("building", problem.message.clone()),
+        (None, Err(_)) => draft.wait("building", "a spec that can be accepted"),
+    }
+    roll::replace_stuck(subject, observed, draft);
+}
+
+/// Secrets that lack a password with which an existing data directory was made, and what each lacks.
+pub(crate) use secrets::incomplete as incomplete_secrets;
+
+pub(crate) use election::moment;
+pub(crate) use roll::is_rolling;
+pub(crate) use routing::serves_reads;

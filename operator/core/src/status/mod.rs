@@ -1,36 +1,156 @@
 //! `MySQLCluster.status`: the rules' memory, and what a DBA reads.
+//!
+//! Everything in it is a function of what was seen, of the plan and of the former status, and nothing in it changes while
+//! the cluster is idle: no ages, no positions, no figures that move by themselves.
+
+mod conditions;
+mod instances;
+mod memory;
 
 use jiff::Timestamp;
 use mainstay_api::MySQLClusterStatus;
+use mainstay_api::status::{Health, Phase as ApiPhase};
 
-use crate::analyse::Analysis;
+use crate::analyse::{Analysis, ConditionType, ProblemCode};
 use crate::observed::Observed;
-use crate::plan::Plan;
-use crate::rules::{Memory, Rules};
+use crate::plan::{self, Plan};
+use crate::rules::{Change, Phase, Rules};
 use crate::subject::Subject;
+use crate::view::View;
 
-/// Reads the rules' memory: strictly, because a memory that is half read is worse than none.
-#[must_use]
-pub fn memory(_status: Option<&MySQLClusterStatus>) -> Memory {
-    Memory::Unreadable { reason: "not written yet".to_owned() }
-}
+pub use memory::{memory, record};
 
-/// The status that a `Record` writes: `previous` with the rules' memory replaced, and nothing else changed.
-#[must_use]
-pub fn record(previous: &MySQLClusterStatus, _rules: &Rules) -> MySQLClusterStatus {
-    previous.clone()
+/// Whether writes are accepted, as far as this pass can tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Serving {
+    /// The recorded primary is open.
+    Open,
+    /// It is not.
+    Closed,
+    /// It was not heard, and not for long: what was true before is kept, so that a restart of the operator shows nothing.
+    Unknown,
 }
 
 /// The status at the end of a pass. `observed.memory` must be what status holds then: after a `Record` of this pass, the
-/// recorded rules. Nothing in it changes while the cluster is idle.
+/// recorded rules.
 #[must_use]
 pub fn status(
-    _subject: &Subject<'_>,
-    _observed: &Observed,
-    _analysis: &Analysis,
-    _plan: &Plan,
+    subject: &Subject<'_>,
+    observed: &Observed,
+    analysis: &Analysis,
+    plan: &Plan,
     previous: &MySQLClusterStatus,
-    _now: Timestamp,
+    now: Timestamp,
 ) -> MySQLClusterStatus {
-    previous.clone()
+    let view = observed.rules().map(|rules| View::new(subject, observed, rules, now));
+    if let Some(view) = view.filter(in_haste) {
+        return record(previous, view.rules);
+    }
+    let serving = serving(view.as_ref());
+    let instances = instances::all(subject, observed, view.as_ref(), previous);
+    let ready = instances.iter().filter(|instance| instance.ready).count();
+    let wanted = subject.replicas(observed);
+    let phase = phase(view.as_ref(), subject, observed, analysis, serving);
+    let mut status = match &view {
+        Some(view) => record(previous, &seen_open(view, serving)),
+        None => previous.clone(),
+    };
+    status.observed_generation = Some(subject.generation);
+    status.phase = Some(phase);
+    status.selector = Some(subject.names().selector_text());
+    status.replicas = Some(signed(observed.instances.iter().filter(|instance| instance.pod.is_some()).count()));
+    status.ready_replicas = Some(signed(ready));
+    status.ready = Some(format!("{ready}/{wanted}"));
+    status.version = version(view.as_ref(), previous);
+    status.conditions = conditions::all(subject, analysis, plan, phase, serving, previous, now);
+    status.health = health(analysis, serving, usize::try_from(wanted) == Ok(ready), previous);
+    status.instances = instances;
+    status
 }
+
+/// A primary is being replaced, and not for long: a write of status would delay it. What the record of the election says
+/// is enough for a moment.
+fn in_haste(view: &View<'_>) -> bool {
+    let opening = view.rules.last_change.as_ref().is_some_and(|change| change.opened.is_none());
+    let busy = match view.rules.phase {
+        Phase::Electing { .. } => view.rules.primary.is_some(),
+        Phase::Open => opening && view.open_primary().is_none(),
+    };
+    busy && view.age(view.rules.phase_since) < view.timing.tell
+}
+
+/// Notes when the new primary was first seen to accept writes.
+fn seen_open(view: &View<'_>, serving: Serving) -> Rules {
+    let mut rules = view.rules.clone();
+    if let (Some(change), Serving::Open) = (&rules.last_change, serving)
+        && change.opened.is_none()
+    {
+        let opened = Some(plan::moment(view.now));
+        rules.last_change = Some(Change { opened, ..change.clone() });
+    }
+    rules
+}
+
+fn serving(view: Option<&View<'_>>) -> Serving {
+    let Some(view) = view else { return Serving::Closed };
+    let Some(primary) = &view.rules.primary else { return Serving::Closed };
+    if view.rules.phase != Phase::Open {
+        return Serving::Closed;
+    }
+    if view.open_primary().is_some() {
+        return Serving::Open;
+    }
+    let silent = view.instance(&primary.id).and_then(View::silent_since);
+    match silent {
+        Some(since) if view.age(since) < view.timing.silence => Serving::Unknown,
+        Some(_) | None => Serving::Closed,
+    }
+}
+
+fn phase(
+    view: Option<&View<'_>>,
+    subject: &Subject<'_>,
+    observed: &Observed,
+    analysis: &Analysis,
+    serving: Serving,
+) -> ApiPhase {
+    let needs_person = [ProblemCode::StatusUnreadable, ProblemCode::StatusLost, ProblemCode::StatusBehind];
+    if needs_person.iter().any(|code| analysis.of(*code).next().is_some()) {
+        return ApiPhase::Blocked;
+    }
+    let Some(view) = view.filter(|view| view.rules.primary.is_some()) else { return ApiPhase::Creating };
+    match &view.rules.phase {
+        Phase::Electing { preferred: Some(_) } => ApiPhase::SwitchingOver,
+        Phase::Electing { preferred: None } => ApiPhase::FailingOver,
+        Phase::Open if serving == Serving::Closed => ApiPhase::FailingOver,
+        Phase::Open if plan::is_rolling(subject, observed) => ApiPhase::Updating,
+        Phase::Open => ApiPhase::Running,
+    }
+}
+
+fn health(
+    analysis: &Analysis,
+    serving: Serving,
+    complete: bool,
+    previous: &MySQLClusterStatus,
+) -> Option<Health> {
+    let blocked = analysis.told_in(ConditionType::WritesBlocked).next().is_some();
+    match serving {
+        Serving::Unknown => previous.health,
+        Serving::Closed => Some(Health::Unavailable),
+        Serving::Open if blocked => Some(Health::Unavailable),
+        Serving::Open if complete && !conditions::is_degraded(analysis) => Some(Health::Healthy),
+        Serving::Open => Some(Health::Degraded),
+    }
+}
+
+fn version(view: Option<&View<'_>>, previous: &MySQLClusterStatus) -> Option<String> {
+    let primary = view.and_then(View::primary);
+    let version = primary.map(|seen| seen.report.version.clone()).filter(|version| !version.is_empty());
+    version.or_else(|| previous.version.clone())
+}
+
+fn signed(number: usize) -> i32 {
+    i32::try_from(number).unwrap_or(i32::MAX)
+}
+

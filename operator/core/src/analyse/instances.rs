@@ -1,0 +1,110 @@
+//! Problems of single instances.
+
+use crate::analyse::{Analysis, ProblemCode};
+use crate::observed::{InstanceObserved, Mysqld, Reach};
+use crate::rules::Phase;
+use crate::view::{Seen, View};
+
+/// Used space from which on a volume is nearly full, in percent.
+const NEARLY_FULL: u64 = 90;
+
+/// Looks at each instance.
+pub(super) fn all(view: &View<'_>, analysis: &mut Analysis) {
+    for instance in view.observed.instances.iter().filter(|instance| view.wanted(instance)) {
+        match instance.report() {
+            Some(report) => heard(view, Seen { instance, report }, analysis),
+            None => not_heard(view, instance, analysis),
+        }
+    }
+    for seen in view.heard().filter(|seen| seen.report.writable && !view.is_open(*seen)) {
+        // In an election everybody is fenced: that is its work, not a problem.
+        if view.rules.phase == Phase::Open {
+            let message = format!("{} accepts writes and is not the open primary", seen.instance.name);
+            analysis.found_on(ProblemCode::StrangerWritable, &seen.instance.name, message);
+        }
+    }
+}
+
+fn not_heard(view: &View<'_>, instance: &InstanceObserved, analysis: &mut Analysis) {
+    let name = &instance.name;
+    let Some(pod) = &instance.pod else {
+        analysis.found_on(ProblemCode::InstanceMissing, name, format!("{name} has no pod"));
+        return;
+    };
+    let long = View::silent_since(instance).is_some_and(|since| view.age(since) >= view.timing.silence);
+    if !long || pod.ip.is_none() {
+        return;
+    }
+    let node = pod.node.as_ref().map(|node| format!(" on node {node}")).unwrap_or_default();
+    let why = match &instance.reach {
+        Reach::Heard(_) => "",
+        Reach::Silent { reason, .. } | Reach::Unknown { reason, .. } => kind_of_silence(reason),
+    };
+    analysis.found_on(ProblemCode::InstanceUnreachable, name, format!("{name}{node} cannot be reached ({why})"));
+}
+
+/// The kind of failure, because the words of single tries differ from each other and status would never rest.
+fn kind_of_silence(reason: &str) -> &'static str {
+    let reason = reason.to_lowercase();
+    if reason.contains("certificate") || reason.contains("tls") || reason.contains("handshake") {
+        "the TLS connection to port 8443 fails"
+    } else if reason.contains("refused") {
+        "port 8443 refuses connections"
+    } else {
+        "no answer on port 8443"
+    }
+}
+
+fn heard(view: &View<'_>, seen: Seen<'_>, analysis: &mut Analysis) {
+    let name = &seen.instance.name;
+    let report = seen.report;
+    let said = if report.message.is_empty() { String::new() } else { format!(": {}", report.message) };
+    match report.mysqld {
+        Mysqld::Down => analysis.found_on(ProblemCode::MysqldFailing, name, format!("mysqld of {name} is down{said}")),
+        Mysqld::Failed => {
+            analysis.found_on(ProblemCode::MysqldFailing, name, format!("mysqld of {name} does not start{said}"));
+        }
+        Mysqld::Running => running(view, seen, analysis),
+        Mysqld::Initialising | Mysqld::Starting | Mysqld::Cloning => {}
+    }
+    let member = view.rules.members.iter().find(|id| &id.instance == name);
+    let known = view.is_member(seen) || view.is_primary(seen);
+    if let Some(member) = member
+        && member.incarnation != report.incarnation
+    {
+        analysis.found_on(ProblemCode::VolumeReplaced, name, format!("{name} came back with another data directory"));
+    } else if !known && view.rules.primary.is_some() && view.rules.phase == Phase::Open {
+        analysis.found_on(ProblemCode::InstanceJoining, name, format!("{name} may not acknowledge yet"));
+    }
+    disk(seen, analysis);
+}
+
+fn running(view: &View<'_>, seen: Seen<'_>, analysis: &mut Analysis) {
+    let name = &seen.instance.name;
+    if view.is_primary(seen) {
+        return;
+    }
+    if let Some(open) = view.open_primary()
+        && let Some(errant) = view.errant(seen, open)
+    {
+        let message = format!("{name} has {errant}, which {} does not have", open.instance.name);
+        analysis.found_on(ProblemCode::ErrantTransactions, name, message);
+    }
+    let replication = &seen.report.replication;
+    let errors = [("receiver", &replication.receiver_error), ("applier", &replication.applier_error)];
+    for (thread, error) in errors.into_iter().filter(|(_, error)| !error.is_empty()) {
+        // A receiver that retries is told only while there is somebody to receive from.
+        if thread == "applier" || view.open_primary().is_some() {
+            analysis.found_on(ProblemCode::ReplicationBroken, name, format!("the {thread} of {name} says: {error}"));
+        }
+    }
+}
+
+fn disk(seen: Seen<'_>, analysis: &mut Analysis) {
+    let disk = seen.report.disk;
+    let percent = disk.used.saturating_mul(100).checked_div(disk.size).unwrap_or_default();
+    if percent >= NEARLY_FULL {
+        let name = &seen.instance.name;
+        analysis.found_on(ProblemCode::DiskNearlyFull, name, format!("the volume of {name} is nearly full"));
+    }
+}

@@ -1,0 +1,126 @@
+//! Problems of the spec and of the Kubernetes objects made from it.
+
+use jiff::Timestamp;
+
+use crate::analyse::{Analysis, ProblemCode};
+use crate::observed::{InstanceObserved, ObjectKind, Observed, PodView};
+use crate::subject::Subject;
+
+/// Fields that cannot be accepted.
+pub(super) fn spec(subject: &Subject<'_>, analysis: &mut Analysis) {
+    for problem in subject.spec.err().unwrap_or_default() {
+        analysis.found(ProblemCode::SpecInvalid, format!("{}: {}", problem.field, problem.message));
+    }
+}
+
+/// Objects that are somebody else's, contested or refused.
+pub(super) fn objects(subject: &Subject<'_>, observed: &Observed, analysis: &mut Analysis) {
+    for (key, view) in &observed.objects {
+        let object = format!("{} {}", kind(key.kind), key.name);
+        if !view.ours {
+            let message = format!("{object} exists and is not part of {}", subject.name);
+            analysis.found(ProblemCode::NameConflict, message);
+        } else if view.contested {
+            analysis.found(ProblemCode::ObjectContested, format!("{object} is changed back by another writer"));
+        }
+    }
+    let complete = observed.instances.iter().all(|instance| instance.pod.is_some());
+    for warning in &observed.warnings {
+        let (code, skip) = match warning.reason.as_str() {
+            // Events outlive what they tell of: with all pods there it is over.
+            "FailedCreate" => (ProblemCode::PodsNotCreated, complete),
+            _ if is_refusal(&warning.about) => (ProblemCode::ObjectRefused, false),
+            _ => continue,
+        };
+        if !skip {
+            let message = format!("{}: {}: {}", warning.about, warning.reason, shorten(&warning.message));
+            analysis.found(code, message);
+        }
+    }
+    analysis.problems.dedup();
+}
+
+/// Refusals of the API server are about objects that are applied; what Kubernetes itself warns of is about pods, claims
+/// and the StatefulSet, and is found in what these look like.
+fn is_refusal(about: &str) -> bool {
+    !about.starts_with("Pod/") && !about.starts_with("PersistentVolumeClaim/")
+}
+
+const fn kind(kind: ObjectKind) -> &'static str {
+    match kind {
+        ObjectKind::StatefulSet => "StatefulSet",
+        ObjectKind::Service => "Service",
+        ObjectKind::EndpointSlice => "EndpointSlice",
+        ObjectKind::ConfigMap => "ConfigMap",
+        ObjectKind::Secret => "Secret",
+        ObjectKind::ServiceAccount => "ServiceAccount",
+        ObjectKind::PodDisruptionBudget => "PodDisruptionBudget",
+    }
+}
+
+/// Pods that cannot run, in the words of scheduler and kubelet.
+pub(super) fn pods(subject: &Subject<'_>, observed: &Observed, analysis: &mut Analysis) {
+    let replicas = subject.replicas(observed);
+    for instance in observed.instances.iter().filter(|instance| instance.ordinal < replicas) {
+        volume(instance, analysis);
+        let Some(pod) = &instance.pod else { continue };
+        let Some(trouble) = &pod.trouble else { continue };
+        let message = format!("{}: {}", instance.name, shorten(&steady(trouble)));
+        analysis.found_on(trouble_code(pod, trouble), &instance.name, message);
+    }
+}
+
+fn trouble_code(pod: &PodView, trouble: &str) -> ProblemCode {
+    if pod.node.is_none() {
+        ProblemCode::PodUnschedulable
+    } else if ["ErrImage", "ImagePull", "InvalidImageName", "ErrImageNeverPull"].iter().any(|w| trouble.contains(w)) {
+        ProblemCode::ImageNotPulled
+    } else {
+        ProblemCode::PodFailing
+    }
+}
+
+/// The kubelet's own pause grows with each try ("back-off 20s restarting …"): without it the sentence stays the same.
+/// A pull's two states alternate, too.
+fn steady(trouble: &str) -> String {
+    let words = trouble.split(' ').filter(|word| !is_duration(word));
+    words.collect::<Vec<_>>().join(" ").replace("ErrImagePull", "ImagePullBackOff")
+}
+
+fn is_duration(word: &str) -> bool {
+    let rest = word.trim_start_matches(|c: char| c.is_ascii_digit());
+    rest.len() < word.len() && matches!(rest, "s" | "m" | "ms") || word.ends_with("m0s")
+}
+
+fn volume(instance: &InstanceObserved, analysis: &mut Analysis) {
+    let Some(claim) = &instance.claim else { return };
+    let name = &instance.name;
+    let waits = instance.pod.as_ref().is_some_and(|pod| pod.node.is_some() || pod.trouble.is_some());
+    if claim.phase == "Lost" {
+        analysis.found_on(ProblemCode::VolumeNotBound, name, format!("the volume of {name} is lost"));
+    } else if claim.phase == "Pending" && waits {
+        analysis.found_on(ProblemCode::VolumeNotBound, name, format!("the claim of {name} is not bound"));
+    }
+}
+
+/// Secrets that lack what data directories were made with, and certificates that have ended.
+pub(super) fn secrets(subject: &Subject<'_>, observed: &Observed, now: Timestamp, analysis: &mut Analysis) {
+    for (secret, missing) in crate::plan::incomplete_secrets(subject, observed) {
+        let message = format!("the Secret {secret} lacks {}", missing.join(", "));
+        analysis.found(ProblemCode::SecretIncomplete, message);
+    }
+    if observed.secrets.server.as_ref().is_some_and(|server| server.not_after <= now) {
+        analysis.found(ProblemCode::CertificateExpired, format!("the server certificate of {} has ended", subject.name));
+    }
+}
+
+/// A condition's message has a limit of 32768 characters, and a person's patience a lower one.
+fn shorten(text: &str) -> String {
+    const LIMIT: usize = 400;
+    if text.chars().count() <= LIMIT {
+        return text.to_owned();
+    }
+    let mut short: String = text.chars().take(LIMIT).collect();
+    short.push('…');
+    short
+}

@@ -1,0 +1,150 @@
+//! The conditions: what, why, and what to do.
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use mainstay_api::MySQLClusterStatus;
+use mainstay_api::status::Phase;
+
+use super::Serving;
+use crate::analyse::{Analysis, ConditionType, Problem, ProblemCode, Severity};
+use crate::plan::Plan;
+use crate::subject::Subject;
+
+/// A condition without its times.
+struct Said {
+    type_: &'static str,
+    status: &'static str,
+    reason: String,
+    message: String,
+}
+
+/// Something is missing or impaired, not only worth knowing.
+pub(super) fn is_degraded(analysis: &Analysis) -> bool {
+    analysis.told_in(ConditionType::Degraded).any(|problem| problem.code.kind().severity < Severity::Notice)
+}
+
+/// All conditions; the time of one changes only with its status.
+pub(super) fn all(
+    subject: &Subject<'_>,
+    analysis: &Analysis,
+    plan: &Plan,
+    phase: Phase,
+    serving: Serving,
+    previous: &MySQLClusterStatus,
+    now: Timestamp,
+) -> Vec<Condition> {
+    let said = [
+        available(analysis, serving),
+        Some(progressing(analysis, plan, phase)),
+        Some(degraded(analysis)),
+        Some(told(analysis, ConditionType::SpecAccepted, "True", "Accepted")),
+        Some(told(analysis, ConditionType::ResourcesReady, "True", "Ready")),
+        blocked(analysis, serving),
+    ];
+    let names = ["Available", "Progressing", "Degraded", "SpecAccepted", "ResourcesReady", "WritesBlocked"];
+    let conditions = said.into_iter().zip(names).filter_map(|(said, type_)| {
+        let before = previous.conditions.iter().find(|condition| condition.type_ == type_);
+        match said {
+            Some(said) => Some(dated(said, subject.generation, before, now)),
+            None => before.cloned(),
+        }
+    });
+    let ours: Vec<_> = conditions.collect();
+    // Conditions that another part keeps are left alone.
+    let others = previous.conditions.iter().filter(|condition| !names.contains(&condition.type_.as_str())).cloned();
+    ours.iter().cloned().chain(others).collect()
+}
+
+fn dated(said: Said, generation: i64, before: Option<&Condition>, now: Timestamp) -> Condition {
+    let same = before.filter(|before| before.status == said.status);
+    // Kubernetes keeps whole seconds.
+    let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
+    Condition {
+        last_transition_time: same.map_or(Time(now), |before| before.last_transition_time.clone()),
+        message: said.message,
+        observed_generation: Some(generation),
+        reason: said.reason,
+        status: said.status.to_owned(),
+        type_: said.type_.to_owned(),
+    }
+}
+
+fn available(analysis: &Analysis, serving: Serving) -> Option<Said> {
+    let type_ = ConditionType::Available.as_str();
+    match serving {
+        Serving::Unknown => None,
+        Serving::Open => Some(Said {
+            type_,
+            status: "True",
+            reason: "Open".to_owned(),
+            message: "the primary accepts writes".to_owned(),
+        }),
+        Serving::Closed => {
+            let problems: Vec<_> = analysis.told_in(ConditionType::Available).collect();
+            let (reason, message) = sentence(&problems, "Closed", "no primary accepts writes");
+            Some(Said { type_, status: "False", reason, message })
+        }
+    }
+}
+
+fn blocked(analysis: &Analysis, serving: Serving) -> Option<Said> {
+    match serving {
+        Serving::Unknown => None,
+        Serving::Open => Some(told(analysis, ConditionType::WritesBlocked, "False", "Acknowledged")),
+        // There is nobody whose commits could wait.
+        Serving::Closed => Some(Said {
+            type_: ConditionType::WritesBlocked.as_str(),
+            status: "False",
+            reason: "NotOpen".to_owned(),
+            message: String::new(),
+        }),
+    }
+}
+
+/// A condition that is `good` unless a problem is told in it.
+fn told(analysis: &Analysis, condition: ConditionType, good: &'static str, reason: &'static str) -> Said {
+    let problems: Vec<_> = analysis.told_in(condition).collect();
+    let bad = if good == "True" { "False" } else { "True" };
+    let status = if problems.is_empty() { good } else { bad };
+    let (reason, message) = sentence(&problems, reason, "");
+    Said { type_: condition.as_str(), status, reason, message }
+}
+
+fn degraded(analysis: &Analysis) -> Said {
+    let problems: Vec<_> = analysis.told_in(ConditionType::Degraded).collect();
+    let (reason, message) = sentence(&problems, "Complete", "");
+    let status = if is_degraded(analysis) { "True" } else { "False" };
+    Said { type_: ConditionType::Degraded.as_str(), status, reason, message }
+}
+
+fn progressing(analysis: &Analysis, plan: &Plan, phase: Phase) -> Said {
+    let joining = analysis.of(ProblemCode::InstanceJoining).next().is_some();
+    let (status, reason) = match phase {
+        Phase::Creating => ("True", "Creating"),
+        Phase::Updating => ("True", "Updating"),
+        Phase::FailingOver => ("True", "FailingOver"),
+        Phase::SwitchingOver => ("True", "SwitchingOver"),
+        Phase::Blocked => ("False", "Blocked"),
+        Phase::Running if joining => ("True", "Joining"),
+        Phase::Running if plan.waiting.iter().any(|wait| wait.lasting) => ("False", "Waiting"),
+        Phase::Running => ("False", "UpToDate"),
+    };
+    let waits: Vec<_> = plan
+        .waiting
+        .iter()
+        .filter(|wait| wait.lasting)
+        .map(|wait| format!("{} waits for {}", wait.who, wait.for_what))
+        .collect();
+    Said { type_: "Progressing", status, reason: reason.to_owned(), message: waits.join("; ") }
+}
+
+/// The reason of the first problem, and what is said of all of them.
+fn sentence(problems: &[&Problem], reason: &str, message: &str) -> (String, String) {
+    match problems.first() {
+        None => (reason.to_owned(), message.to_owned()),
+        Some(first) => {
+            let texts: Vec<_> = problems.iter().map(|problem| problem.text()).collect();
+            (first.code.kind().name.to_owned(), texts.join(". "))
+        }
+    }
+}

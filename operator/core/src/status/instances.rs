@@ -1,0 +1,56 @@
+//! What is told of each instance.
+
+use mainstay_api::MySQLClusterStatus;
+use mainstay_api::status::{InstanceStatus, Role};
+
+use crate::observed::{InstanceObserved, Observed};
+use crate::plan;
+use crate::rules::InstanceName;
+use crate::subject::Subject;
+use crate::view::{Seen, View};
+
+/// The wanted instances and those that still exist, in order.
+pub(super) fn all(
+    subject: &Subject<'_>,
+    observed: &Observed,
+    view: Option<&View<'_>>,
+    previous: &MySQLClusterStatus,
+) -> Vec<InstanceStatus> {
+    let wanted = subject.replicas(observed);
+    let told = observed.instances.iter().filter(|i| i.ordinal < wanted || i.pod.is_some());
+    told.map(|instance| one(instance, view, previous)).collect()
+}
+
+fn one(instance: &InstanceObserved, view: Option<&View<'_>>, previous: &MySQLClusterStatus) -> InstanceStatus {
+    let before = previous.instances.iter().find(|before| before.name == instance.name.0);
+    let report = instance.report();
+    let said = |now: Option<&String>, then: Option<&Option<String>>| {
+        now.filter(|text| !text.is_empty()).cloned().or_else(|| then.cloned().flatten())
+    };
+    InstanceStatus {
+        name: instance.name.0.clone(),
+        role: view.and_then(|view| role(view, &instance.name)),
+        incarnation: said(report.map(|r| &r.incarnation.0), before.map(|b| &b.incarnation)),
+        version: said(report.map(|r| &r.version), before.map(|b| &b.version)),
+        node: instance.pod.as_ref().and_then(|pod| pod.node.clone()),
+        ready: view.is_some_and(|view| ready(view, instance, before.is_some_and(|before| before.ready))),
+    }
+}
+
+fn role(view: &View<'_>, name: &InstanceName) -> Option<Role> {
+    if view.rules.primary.as_ref().is_some_and(|primary| &primary.id.instance == name) {
+        return Some(Role::Primary);
+    }
+    view.rules.members.iter().any(|member| &member.instance == name).then_some(Role::Replica)
+}
+
+/// It may serve reads; of one that is not heard for a moment, what was true before.
+fn ready(view: &View<'_>, instance: &InstanceObserved, before: bool) -> bool {
+    match instance.report() {
+        Some(report) => {
+            let seen = Seen { instance, report };
+            view.is_open(seen) || plan::serves_reads(view, seen)
+        }
+        None => before && View::silent_since(instance).is_some_and(|since| view.age(since) < view.timing.unroute),
+    }
+}

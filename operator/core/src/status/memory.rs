@@ -1,0 +1,243 @@
+//! The rules' memory as fields of status, both ways (docs/failover.md, "Status").
+//!
+//! Reading is strict: a memory that is half read is worse than none. What is written is read back unchanged.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use mainstay_api::MySQLClusterStatus;
+use mainstay_api::status as api;
+
+use crate::rules::{
+    Change, ChangeKind, Incarnation, InstanceName, MemberId, Memory, OperatorId, Phase, PrimaryRef, Rebuild, Rules,
+};
+
+/// Why the memory cannot be read.
+#[derive(Debug, thiserror::Error)]
+enum ReadError {
+    /// A field is not there.
+    #[error("failed to read status.{0}: it is missing, though other fields of the rules' memory are there")]
+    Missing(&'static str),
+    /// A field has a value that it cannot have.
+    #[error("failed to read status.{field}: {reason}")]
+    Invalid {
+        /// Which.
+        field: &'static str,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+/// Reads the rules' memory.
+#[must_use]
+pub fn memory(status: Option<&MySQLClusterStatus>) -> Memory {
+    let Some(status) = status.filter(|status| !is_absent(status)) else { return Memory::Absent };
+    match read(status) {
+        Ok(rules) => Memory::Known(Box::new(rules)),
+        Err(error) => Memory::Unreadable { reason: error.to_string() },
+    }
+}
+
+/// No field of the memory is there. One of them alone would be a memory that somebody damaged.
+fn is_absent(status: &MySQLClusterStatus) -> bool {
+    status.epoch.is_none()
+        && status.owner.is_none()
+        && status.election.is_none()
+        && status.primary.is_none()
+        && status.members.is_empty()
+        && status.acks_required.is_none()
+        && status.baseline.is_none()
+        && status.server_id_base.is_none()
+        && status.rebuilds.is_empty()
+}
+
+fn read(status: &MySQLClusterStatus) -> Result<Rules, ReadError> {
+    let election = status.election.as_ref().ok_or(ReadError::Missing("election"))?;
+    let baseline = status.baseline.as_deref().ok_or(ReadError::Missing("baseline"))?;
+    let primary = status.primary.as_ref().map(read_primary).transpose()?;
+    let phase = match election.phase {
+        api::ElectionPhase::Open if primary.is_none() => return Err(ReadError::Missing("primary")),
+        api::ElectionPhase::Open => Phase::Open,
+        api::ElectionPhase::Electing => Phase::Electing { preferred: election.preferred.as_ref().map(member_id) },
+    };
+    let members = status.members.iter().map(member_id).collect();
+    check_members(&members, primary.as_ref())?;
+    Ok(Rules {
+        epoch: number("epoch", status.epoch)?,
+        owner: OperatorId(status.owner.clone().ok_or(ReadError::Missing("owner"))?),
+        phase,
+        phase_since: time("election.since", election.since.as_ref())?,
+        primary,
+        baseline: baseline.parse().map_err(|error| invalid("baseline", &error))?,
+        members,
+        acks_required: number("acksRequired", status.acks_required)?,
+        server_id_base: number("serverIdBase", status.server_id_base)?,
+        rebuilds: status.rebuilds.iter().map(read_rebuild).collect(),
+        last_change: status.last_change.as_ref().map(read_change),
+    })
+}
+
+/// The primary is never a member: a list that says so was not written by these rules.
+fn check_members(
+    members: &std::collections::BTreeSet<MemberId>,
+    primary: Option<&PrimaryRef>,
+) -> Result<(), ReadError> {
+    match primary.filter(|primary| members.contains(&primary.id)) {
+        Some(primary) => Err(ReadError::Invalid {
+            field: "members",
+            reason: format!("{} is the primary and a member", primary.id.instance),
+        }),
+        None => Ok(()),
+    }
+}
+
+fn read_primary(primary: &api::Primary) -> Result<PrimaryRef, ReadError> {
+    Ok(PrimaryRef {
+        id: MemberId {
+            instance: InstanceName(primary.instance.clone()),
+            incarnation: Incarnation(primary.incarnation.clone()),
+        },
+        server_uuid: primary.server_uuid.clone(),
+        epoch: number("primary.epoch", Some(primary.epoch))?,
+        since: time("primary.since", primary.since.as_ref())?,
+    })
+}
+
+fn read_rebuild(rebuild: &api::Rebuild) -> (InstanceName, Rebuild) {
+    let value = Rebuild {
+        incarnation: Incarnation(rebuild.incarnation.clone()),
+        donor: member_id(&rebuild.donor),
+        at: rebuild.at.0,
+        reason: rebuild.reason.clone(),
+    };
+    (InstanceName(rebuild.instance.clone()), value)
+}
+
+/// The last change is for people: what is not there is filled with what is nearest.
+fn read_change(change: &api::LastChange) -> Change {
+    let began = change.began.as_ref().map_or(change.at.0, |began| began.0);
+    let blocked = change.writes_blocked_ms.map(SignedDuration::from_millis);
+    Change {
+        kind: match change.kind {
+            api::ChangeKind::Bootstrap => ChangeKind::Bootstrap,
+            api::ChangeKind::Failover => ChangeKind::Failover,
+            api::ChangeKind::Switchover => ChangeKind::Switchover,
+        },
+        from: change.from.clone().map(InstanceName),
+        to: InstanceName(change.to.clone()),
+        began,
+        recorded: change.at.0,
+        opened: blocked.and_then(|blocked| began.checked_add(blocked).ok()),
+    }
+}
+
+fn member_id(member: &api::Member) -> MemberId {
+    MemberId {
+        instance: InstanceName(member.instance.clone()),
+        incarnation: Incarnation(member.incarnation.clone()),
+    }
+}
+
+fn number<T, U>(field: &'static str, value: Option<T>) -> Result<U, ReadError>
+where
+    U: TryFrom<T>,
+    U::Error: std::fmt::Display,
+{
+    U::try_from(value.ok_or(ReadError::Missing(field))?).map_err(|error| invalid(field, &error))
+}
+
+fn time(field: &'static str, value: Option<&MicroTime>) -> Result<Timestamp, ReadError> {
+    value.map(|time| time.0).ok_or(ReadError::Missing(field))
+}
+
+fn invalid(field: &'static str, error: &impl std::fmt::Display) -> ReadError {
+    ReadError::Invalid { field, reason: error.to_string() }
+}
+
+/// The status that a `Record` writes: `previous` with the rules' memory replaced. While a primary is elected it also says
+/// that writes are not accepted; nothing else is changed.
+#[must_use]
+pub fn record(previous: &MySQLClusterStatus, rules: &Rules) -> MySQLClusterStatus {
+    let (phase, health) = match (&rules.phase, &rules.primary) {
+        (Phase::Open, _) => (previous.phase, previous.health),
+        (Phase::Electing { .. }, None) => (Some(api::Phase::Creating), Some(api::Health::Unavailable)),
+        (Phase::Electing { preferred: Some(_) }, Some(_)) => {
+            (Some(api::Phase::SwitchingOver), Some(api::Health::Unavailable))
+        }
+        (Phase::Electing { preferred: None }, Some(_)) => {
+            (Some(api::Phase::FailingOver), Some(api::Health::Unavailable))
+        }
+    };
+    MySQLClusterStatus {
+        phase,
+        health,
+        epoch: Some(signed(rules.epoch)),
+        owner: Some(rules.owner.0.clone()),
+        election: Some(election(rules)),
+        primary: rules.primary.as_ref().map(primary),
+        members: rules.members.iter().map(member).collect(),
+        acks_required: Some(i32::try_from(rules.acks_required).unwrap_or(i32::MAX)),
+        baseline: Some(rules.baseline.to_string()),
+        server_id_base: Some(i64::from(rules.server_id_base)),
+        rebuilds: rebuilds(&rules.rebuilds),
+        last_change: rules.last_change.as_ref().map(change),
+        ..previous.clone()
+    }
+}
+
+fn election(rules: &Rules) -> api::Election {
+    let (phase, preferred) = match &rules.phase {
+        Phase::Open => (api::ElectionPhase::Open, None),
+        Phase::Electing { preferred } => (api::ElectionPhase::Electing, preferred.as_ref().map(member)),
+    };
+    api::Election { phase, preferred, since: Some(MicroTime(rules.phase_since)) }
+}
+
+fn primary(primary: &PrimaryRef) -> api::Primary {
+    api::Primary {
+        instance: primary.id.instance.0.clone(),
+        incarnation: primary.id.incarnation.0.clone(),
+        server_uuid: primary.server_uuid.clone(),
+        epoch: signed(primary.epoch),
+        since: Some(MicroTime(primary.since)),
+    }
+}
+
+fn member(id: &MemberId) -> api::Member {
+    api::Member { instance: id.instance.0.clone(), incarnation: id.incarnation.0.clone() }
+}
+
+fn rebuilds(rebuilds: &BTreeMap<InstanceName, Rebuild>) -> Vec<api::Rebuild> {
+    let write = |(instance, rebuild): (&InstanceName, &Rebuild)| api::Rebuild {
+        instance: instance.0.clone(),
+        incarnation: rebuild.incarnation.0.clone(),
+        donor: member(&rebuild.donor),
+        at: MicroTime(rebuild.at),
+        reason: rebuild.reason.clone(),
+    };
+    rebuilds.iter().map(write).collect()
+}
+
+fn change(change: &Change) -> api::LastChange {
+    let blocked = change.opened.map(|opened| Duration::try_from(opened.duration_since(change.began)));
+    api::LastChange {
+        kind: match change.kind {
+            ChangeKind::Bootstrap => api::ChangeKind::Bootstrap,
+            ChangeKind::Failover => api::ChangeKind::Failover,
+            ChangeKind::Switchover => api::ChangeKind::Switchover,
+        },
+        from: change.from.as_ref().map(|from| from.0.clone()),
+        to: change.to.0.clone(),
+        began: Some(MicroTime(change.began)),
+        at: MicroTime(change.recorded),
+        writes_blocked_ms: blocked.map(|blocked| {
+            blocked.map_or(0, |blocked| i64::try_from(blocked.as_millis()).unwrap_or(i64::MAX))
+        }),
+    }
+}
+
+fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
