@@ -37,11 +37,11 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    pub(crate) fn normal(reason: &str, action: &str, note: impl Into<String>) -> Self {
-        Self { warning: false, reason: reason.to_owned(), action: action.to_owned(), note: note.into() }
+    pub(crate) fn normal(reason: &str, action: &str, note: String) -> Self {
+        Self { warning: false, reason: reason.to_owned(), action: action.to_owned(), note }
     }
 
-    pub(crate) fn warning(reason: &str, action: &str, note: impl Into<String>) -> Self {
+    pub(crate) fn warning(reason: &str, action: &str, note: String) -> Self {
         Self { warning: true, ..Self::normal(reason, action, note) }
     }
 }

@@ -118,11 +118,6 @@ impl<T> Index<T> {
         }
     }
 
-    /// Every cluster that has an object here.
-    pub(crate) fn clusters(&self) -> Vec<ClusterName> {
-        self.inner.clusters.read().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect()
-    }
-
     /// Waits until the first list of every watch was complete.
     pub(crate) async fn ready(&self) {
         // An error means that the sender is gone, and with it the process.
@@ -242,7 +237,7 @@ mod tests {
         let mut writer = Writer::new(index.clone(), None);
         writer.apply(Event::Apply(entry("shop", "a", 1)));
         assert_eq!(writer.apply(Event::Delete(entry("shop", "a", 1))), [ClusterName::new("db", "shop")]);
-        assert!(index.clusters().is_empty());
+        assert!(index.inner.clusters.read().unwrap().is_empty());
         assert!(writer.apply(Event::Apply(None)).is_empty());
     }
 

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use kube::ResourceExt as _;
 use kube::core::DynamicObject;
 use mainstay_api::{MySQLCluster, REQUEST_ANNOTATION};
+use mainstay_core::names::Names;
 use mainstay_core::observed::{
     InstanceObserved, ObjectKey, ObjectKind, ObjectView, Observed, Reach, SecretsView, Warning,
 };
@@ -122,22 +123,20 @@ pub(crate) fn view(object: &DynamicObject, ours: bool, contested: bool) -> Objec
 
 fn secrets_view(context: &Context, cluster: &ClusterName, secrets: &Secrets) -> SecretsView {
     let now = context.platform.now();
-    let public = |name: &str, key: &str| {
-        let secret = secrets.get(&format!("{}-{name}", cluster.name))?;
-        secret.public.get(key).map(String::as_str)
-    };
-    let ca = public("ca", TLS_CRT).and_then(|pem| pki::inspect(pem).ok());
-    let server = public("server-tls", TLS_CRT).and_then(|pem| pki::inspect(pem).ok());
-    let wanted = public("ca", CA_CRT).map(|bundle| {
+    let names = Names::new(&cluster.namespace, &cluster.name);
+    let public = |name: &str, key: &str| secrets.get(name)?.public.get(key).map(String::as_str);
+    let ca = public(&names.ca_secret(), TLS_CRT).and_then(|pem| pki::inspect(pem).ok());
+    let server = public(&names.server_tls_secret(), TLS_CRT).and_then(|pem| pki::inspect(pem).ok());
+    let wanted = public(&names.ca_secret(), CA_CRT).map(|bundle| {
         let operator = &context.identity.current().ca_bundle;
         pki::bundle([operator.as_str(), bundle], now)
     });
-    let signers = public("ca", CA_CRT).map(pki::key_ids).unwrap_or_default();
+    let signers = public(&names.ca_secret(), CA_CRT).map(pki::key_ids).unwrap_or_default();
     SecretsView {
         keys: secrets.iter().map(|(name, secret)| (name.clone(), secret.keys.clone())).collect(),
         ca_expires: ca.map(|ca| ca.view.not_after),
         server: server.filter(|s| s.signed_by.as_ref().is_some_and(|id| signers.contains(id))).map(|s| s.view),
-        client_ca_current: wanted.is_some() && wanted.as_deref() == public("client-ca", CA_CRT),
+        client_ca_current: wanted.is_some() && wanted.as_deref() == public(&names.client_ca_secret(), CA_CRT),
     }
 }
 

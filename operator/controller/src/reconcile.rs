@@ -5,14 +5,15 @@ use std::time::{Duration, Instant};
 
 use kube::ResourceExt as _;
 use kube::runtime::controller::Action as Requeue;
-use mainstay_api::MySQLCluster;
+use mainstay_api::MySQLClusterStatus;
+use mainstay_api::status::Role;
 use mainstay_core::analyse::analyse;
 use mainstay_core::observed::Observed;
 use mainstay_core::plan::{Plan, plan};
 use mainstay_core::rules::Memory;
 use mainstay_core::status;
 use mainstay_core::subject::Subject;
-use mainstay_core::validate::{SpecProblem, ValidatedCluster};
+use mainstay_core::validate::ValidatedCluster;
 
 use crate::class::{self, Class};
 use crate::clusters::{self, Guarded};
@@ -88,12 +89,13 @@ async fn pass(context: &Context, cluster: &ClusterName, object: &Guarded) -> Res
 
     look_at_foreign(context, cluster, &uid).await.map_err(|error| PassError::Observe(Box::new(error)))?;
     let mut observed = observe(context, cluster, &object);
-    let valid = declared(context, &object);
+    let valid = ValidatedCluster::new(&object);
     let subject = Subject {
         namespace: &cluster.namespace,
         name: &cluster.name,
         uid: &uid,
         generation: object.metadata.generation.unwrap_or_default(),
+        operator_image: &context.operator_image,
         spec: valid.as_ref().map_err(Vec::as_slice),
     };
     let analysis = analyse(&subject, &observed, now);
@@ -106,21 +108,24 @@ async fn pass(context: &Context, cluster: &ClusterName, object: &Guarded) -> Res
 
     let previous = object.status.clone().unwrap_or_default();
     let status = status::status(&subject, &observed, &analysis, &plan, &previous, now);
+    publish_health(context, cluster, &status);
     if status != previous {
         write_status(context, cluster, &object, status).await?;
     }
     finish(context, cluster, &plan, execution)
 }
 
-/// What was declared, if it is valid.
-fn declared(_context: &Context, object: &MySQLCluster) -> Result<ValidatedCluster, Vec<SpecProblem>> {
-    ValidatedCluster::new(object)
-}
-
 /// After a `Record` the memory is what was recorded.
 fn remember(observed: &mut Observed, execution: &Execution) {
     if let Some(rules) = &execution.recorded {
         observed.memory = Memory::Known(Box::new(rules.clone()));
+    }
+}
+
+fn publish_health(context: &Context, cluster: &ClusterName, status: &MySQLClusterStatus) {
+    for (role, label) in [(Role::Primary, "primary"), (Role::Replica, "replica")] {
+        let serving = status.instances.iter().filter(|instance| instance.ready && instance.role == Some(role)).count();
+        context.metrics.health(cluster, label, i64::try_from(serving).unwrap_or(i64::MAX));
     }
 }
 
@@ -133,7 +138,7 @@ fn finish(
 ) -> Result<Requeue, PassError> {
     context.pool.attend(cluster, !(plan.actions.is_empty() && plan.waiting.is_empty()));
     for wait in &plan.waiting {
-        tracing::debug!(%cluster, "{} waits: {}", wait.who, wait.for_what);
+        tracing::debug!(%cluster, "{} waits for {}", wait.who, wait.for_what);
     }
     let mut failures = execution.failures;
     failures.sort_by_key(|failure| failure.class() as u8);

@@ -25,7 +25,6 @@ enum Verb {
     Create,
     Apply,
     Update,
-    Patch,
     Delete,
 }
 
@@ -36,7 +35,6 @@ impl Verb {
             Self::Create => "create",
             Self::Apply => "apply",
             Self::Update => "update",
-            Self::Patch => "patch",
             Self::Delete => "delete",
         }
     }
@@ -45,7 +43,7 @@ impl Verb {
     const fn repeatable(self) -> bool {
         match self {
             Self::Get | Self::Apply | Self::Update | Self::Delete => true,
-            Self::Create | Self::Patch => false,
+            Self::Create => false,
         }
     }
 }
@@ -198,13 +196,6 @@ where
     pub(crate) async fn replace_status(&self, name: &str, object: &K) -> Result<K, kube::Error> {
         let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
         self.requests.call(Verb::Update, &self.kind, || self.api.replace_status(name, &params, object)).await
-    }
-
-    /// A merge patch.
-    pub(crate) async fn merge(&self, name: &str, patch: &impl Serialize) -> Result<K, kube::Error> {
-        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-        let patch = Patch::Merge(serde_json::to_value(patch).map_err(kube::Error::SerdeError)?);
-        self.requests.call(Verb::Patch, &self.kind, || self.api.patch(name, &params, &patch)).await
     }
 }
 

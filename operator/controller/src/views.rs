@@ -6,6 +6,8 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerStatus, Event, PersistentVolumeClaim, Pod, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::DynamicObject;
+use mainstay_core::build::MYSQL_CONTAINER;
+use mainstay_core::names::{ANNOTATION_TEMPLATE, CLAIM_TEMPLATE, LABEL_CLUSTER};
 use mainstay_core::observed::{ClaimView, PodView, Warning};
 
 use crate::index::{ClusterName, Entry, Version};
@@ -13,22 +15,14 @@ use crate::secret_data::{self, Redacted};
 
 /// Label by which everything of Mainstay is watched.
 pub(crate) const MANAGED: &str = "app.kubernetes.io/managed-by=mainstay";
-/// Label that names the cluster of an object.
-pub(crate) const CLUSTER_LABEL: &str = "mysql.mainstay.dev/cluster";
-/// Annotation with the hash of the template from which a pod was made.
-const TEMPLATE_ANNOTATION: &str = "mysql.mainstay.dev/template";
 /// Label that nodes, and since Kubernetes 1.35 pods, carry.
 const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
 /// Who writes an `EndpointSlice`.
 const SLICE_MANAGER: &str = "endpointslice.kubernetes.io/managed-by";
-/// Container of an instance.
-const CONTAINER: &str = "mysql";
-/// Claim template of the data volume: claims are `data-<instance>`.
-const CLAIM_PREFIX: &str = "data-";
 
 /// The cluster to which an object belongs by its label.
 pub(crate) fn cluster_of(metadata: &ObjectMeta) -> Option<ClusterName> {
-    let name = metadata.labels.as_ref()?.get(CLUSTER_LABEL)?;
+    let name = metadata.labels.as_ref()?.get(LABEL_CLUSTER)?;
     Some(ClusterName::new(metadata.namespace.as_deref()?, name))
 }
 
@@ -78,9 +72,9 @@ pub(crate) fn pod(pod: &Pod) -> Option<Entry<PodView>> {
         phase: status.and_then(|s| s.phase.clone()).unwrap_or_else(|| "Pending".to_owned()),
         ready: is_ready(pod),
         deleting: pod.metadata.deletion_timestamp.is_some(),
-        template: annotations.and_then(|a| a.get(TEMPLATE_ANNOTATION)).cloned(),
+        template: annotations.and_then(|a| a.get(ANNOTATION_TEMPLATE)).cloned(),
         config_map: config_maps.map(|c| c.name.clone()).find(|name| name.starts_with(&config_prefix)),
-        image: spec.and_then(|s| s.containers.iter().find(|c| c.name == CONTAINER)).and_then(|c| c.image.clone()),
+        image: spec.and_then(|s| s.containers.iter().find(|c| c.name == MYSQL_CONTAINER)).and_then(|c| c.image.clone()),
         trouble: trouble(pod),
         restarts: container.map_or(0, |c| c.restart_count),
     };
@@ -88,7 +82,7 @@ pub(crate) fn pod(pod: &Pod) -> Option<Entry<PodView>> {
 }
 
 fn named(statuses: &[ContainerStatus]) -> Option<&ContainerStatus> {
-    statuses.iter().find(|status| status.name == CONTAINER)
+    statuses.iter().find(|status| status.name == MYSQL_CONTAINER)
 }
 
 fn is_ready(pod: &Pod) -> bool {
@@ -131,7 +125,7 @@ fn sentence(reason: Option<&str>, message: Option<&str>) -> String {
 /// A claim of an instance, as it is kept; by the name of its instance.
 pub(crate) fn claim(claim: &PersistentVolumeClaim) -> Option<Entry<ClaimView>> {
     let cluster = cluster_of(&claim.metadata)?;
-    let name = claim.metadata.name.as_deref()?.strip_prefix(CLAIM_PREFIX)?.to_owned();
+    let name = claim.metadata.name.as_deref()?.strip_prefix(CLAIM_TEMPLATE)?.strip_prefix('-')?.to_owned();
     ordinal(&cluster.name, &name)?;
     let requests = claim.spec.as_ref().and_then(|s| s.resources.as_ref()).and_then(|r| r.requests.as_ref());
     let status = claim.status.as_ref();
@@ -191,7 +185,7 @@ pub(crate) fn warning(event: &Event, known: impl Fn(&ClusterName) -> bool) -> Op
     let owner = match kind {
         "StatefulSet" => name,
         "Pod" => name.rsplit_once('-')?.0,
-        "PersistentVolumeClaim" => name.strip_prefix(CLAIM_PREFIX)?.rsplit_once('-')?.0,
+        "PersistentVolumeClaim" => name.strip_prefix(CLAIM_TEMPLATE)?.strip_prefix('-')?.rsplit_once('-')?.0,
         _ => return None,
     };
     let cluster = ClusterName::new(namespace, owner);

@@ -16,6 +16,7 @@ use kube::runtime::watcher::{Config, Error, Event, watcher};
 use kube::runtime::{WatchStreamExt as _, watcher::ExponentialBackoff};
 use kube::{Client, Resource};
 use mainstay_api::MySQLCluster;
+use mainstay_core::names::Names;
 use mainstay_core::observed::{ClaimView, ObjectKind, PodView, Warning};
 use mainstay_core::rules::InstanceName;
 use serde::de::DeserializeOwned;
@@ -216,7 +217,7 @@ fn tell(world: &World, listeners: &Listeners, cluster: &ClusterName) {
     if world.clusters.get(cluster).is_none() {
         return;
     }
-    let ca = world.secrets.get(cluster, &format!("{}-ca", cluster.name));
+    let ca = world.secrets.get(cluster, &Names::new(&cluster.namespace, &cluster.name).ca_secret());
     let bundle = ca.as_ref().and_then(|secret| secret.public.get(secret_data::CA_CRT).or(secret.public.get(TLS_CRT)));
     listeners.pool.trust(cluster, bundle.map(String::as_str));
     let pods = world.pods.of(cluster).into_iter().filter_map(|(name, pod)| {

@@ -12,7 +12,7 @@ use crate::secret_data::{self, CA_CRT, TLS_CRT, TLS_KEY};
 impl Executor<'_> {
     /// Makes the CA if there is none, or a new one beside it when two thirds of its life are over.
     pub(super) async fn create_ca(&self, owned: bool) -> Result<(), ExecuteError> {
-        let name = self.named("ca");
+        let name = self.names().ca_secret();
         let attempt = format!("make the CA in Secret {name}");
         let now = self.context.platform.now();
         let existing = self.own_secret(&name, &attempt).await?;
@@ -31,7 +31,7 @@ impl Executor<'_> {
         dns_names: &[String],
         lifetime: Duration,
     ) -> Result<(), ExecuteError> {
-        let name = self.named("server-tls");
+        let name = self.names().server_tls_secret();
         let attempt = format!("sign the certificate in Secret {name}");
         let (ca, bundle) = self.cluster_ca(&attempt).await?;
         let uri = layout::instance_uri(&self.cluster.namespace, &self.cluster.name);
@@ -48,7 +48,7 @@ impl Executor<'_> {
 
     /// Writes the CAs whose clients the managers accept: the operator's and the cluster's, old and new.
     pub(super) async fn write_client_ca(&self) -> Result<(), ExecuteError> {
-        let name = self.named("client-ca");
+        let name = self.names().client_ca_secret();
         let attempt = format!("write the CAs in Secret {name}");
         let (_, cluster_bundle) = self.cluster_ca(&attempt).await?;
         let operator = self.context.identity.current();
@@ -61,7 +61,7 @@ impl Executor<'_> {
 
     /// The cluster's CA, read from the API server, and its bundle.
     async fn cluster_ca(&self, attempt: &str) -> Result<(Pair, String), ExecuteError> {
-        let name = self.named("ca");
+        let name = self.names().ca_secret();
         let missing = |key: &str| ExecuteError::Missing {
             attempt: attempt.to_owned(),
             missing: format!("{key} of Secret {name}"),
@@ -70,10 +70,6 @@ impl Executor<'_> {
         let signer = ca_secret::signer(&secret, self.context.platform.now()).map_err(|e| pki_error(attempt, e))?;
         let bundle = secret_data::text(&secret, CA_CRT).ok_or_else(|| missing(CA_CRT))?;
         Ok((signer.ok_or_else(|| missing(TLS_KEY))?, bundle))
-    }
-
-    fn named(&self, suffix: &str) -> String {
-        format!("{}-{suffix}", self.cluster.name)
     }
 }
 

@@ -33,8 +33,9 @@ impl Executor<'_> {
                 tracing::info!(%cluster, epoch = command.epoch, why = command.why, "{line}");
                 if !command.why.is_empty() {
                     let note = format!("{}; {line}", command.why);
-                    let reason = format!("{}{}", verb.get(..1).unwrap_or_default().to_uppercase(), verb.get(1..).unwrap_or_default());
-                    events.publish(&about, Line { warning: answer.is_err(), ..Line::normal(&reason, "Command", note) });
+                    let done = matches!(result, "applied" | "already");
+                    let line = if done { Line::normal } else { Line::warning };
+                    events.publish(&about, line("InstanceCommand", verb, note));
                 }
             });
         }

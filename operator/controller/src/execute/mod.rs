@@ -15,6 +15,7 @@ use kube::Resource as _;
 use kube::ResourceExt as _;
 use mainstay_api::MySQLCluster;
 use mainstay_core::action::Action;
+use mainstay_core::names::Names;
 use mainstay_core::observed::Observed;
 use mainstay_core::rules::Rules;
 
@@ -153,6 +154,10 @@ impl<'a> Executor<'a> {
         self.object
     }
 
+    fn names(&self) -> Names {
+        Names::new(&self.cluster.namespace, &self.cluster.name)
+    }
+
     fn owner_reference(&self) -> Option<k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference> {
         self.object.controller_owner_ref(&())
     }
@@ -165,16 +170,4 @@ pub(crate) fn human(took: Duration) -> String {
     } else {
         format!("{:.1} s", took.as_secs_f64())
     }
-}
-
-/// Labels of the Secrets that are written here (decision B9); those of applied objects come with them.
-fn labels(cluster: &ClusterName) -> std::collections::BTreeMap<String, String> {
-    let label = |key: &str, value: &str| (key.to_owned(), value.to_owned());
-    std::collections::BTreeMap::from([
-        label("app.kubernetes.io/name", "mysql"),
-        label("app.kubernetes.io/instance", &cluster.name),
-        label("app.kubernetes.io/managed-by", "mainstay"),
-        label("app.kubernetes.io/component", "mysql"),
-        label(crate::views::CLUSTER_LABEL, &cluster.name),
-    ])
 }

@@ -99,7 +99,7 @@ impl Executor<'_> {
     /// A new Secret of this cluster. One that is not owned outlives the cluster, as its claims do.
     pub(super) fn new_secret(&self, name: &str, owned: bool) -> Secret {
         let mut secret = secret_data::named(&self.cluster.namespace, name);
-        secret.metadata.labels = Some(super::labels(self.cluster));
+        secret.metadata.labels = Some(self.names().labels());
         secret.metadata.owner_references = if owned { self.owner_reference().map(|owner| vec![owner]) } else { None };
         secret
     }

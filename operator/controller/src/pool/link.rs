@@ -8,6 +8,7 @@ use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use futures::{FutureExt as _, StreamExt as _};
 use mainstay_core::action::InstanceCommand;
+use mainstay_core::names::Names;
 use mainstay_core::rules::InstanceName;
 use mainstay_instance::client::{self, ClientError, ClientTls, InstanceClient};
 use mainstay_instance::convert::{Message, Reply};
@@ -35,8 +36,7 @@ impl Target {
     /// Name that the manager's certificate must carry (decision B11).
     #[must_use]
     pub fn server_name(&self) -> String {
-        let ClusterName { namespace, name } = &self.cluster;
-        format!("{}.{name}-instances.{namespace}.svc", self.instance)
+        Names::new(&self.cluster.namespace, &self.cluster.name).instance_host(&self.instance)
     }
 }
 
