@@ -1,0 +1,166 @@
+//! What a server says about itself, as values.
+
+use std::time::Duration;
+
+use mainstay_core::GtidSet;
+
+/// One reading of a server. Flags were read before sets: whoever sees it read-only and not receiving here has the sets
+/// that were final then.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ServerState {
+    /// Nobody but the replication applier writes.
+    pub super_read_only: bool,
+    /// Nobody without a special privilege writes.
+    pub read_only: bool,
+    /// server_uuid.
+    pub server_uuid: String,
+    /// server_id.
+    pub server_id: u32,
+    /// Events run.
+    pub event_scheduler: bool,
+    /// The replication channel; absent when the server never followed anybody, or forgot it.
+    pub channel: Option<Channel>,
+    /// Semi-synchronous replication to its replicas.
+    pub semi_sync: SemiSyncState,
+    /// Sessions that read the binlog.
+    pub dump_threads: Vec<DumpThread>,
+    /// gtid_executed.
+    pub executed: GtidSet,
+    /// gtid_purged.
+    pub purged: GtidSet,
+    /// Counters for metrics.
+    pub counters: Counters,
+    /// Connections allowed on the client port.
+    pub max_connections: u32,
+}
+
+impl ServerState {
+    /// Complete transactions of the relay log; empty without a channel.
+    #[must_use]
+    pub fn received(&self) -> GtidSet {
+        self.channel.as_ref().map(|channel| channel.received.clone()).unwrap_or_default()
+    }
+
+    /// Every received transaction is applied: the relay log may be dropped (decision A5).
+    #[must_use]
+    pub fn fully_applied(&self) -> bool {
+        self.channel.as_ref().is_none_or(|channel| self.executed.contains(&channel.received))
+    }
+
+    /// The receiver runs, or tries to.
+    #[must_use]
+    pub fn receives(&self) -> bool {
+        self.channel.as_ref().is_some_and(|channel| channel.receiver != Receiver::Off)
+    }
+
+    /// A commit waits for acknowledgements that the connected replicas cannot give: it will not end (rule 6).
+    #[must_use]
+    pub const fn commit_cannot_end(&self) -> bool {
+        self.semi_sync.on && self.semi_sync.waiters > 0 && self.semi_sync.clients < self.semi_sync.wait_for
+    }
+
+    /// Delay between commit on the source and apply here; `None` when it is not known.
+    #[must_use]
+    pub fn lag(&self) -> Option<Duration> {
+        let channel = self.channel.as_ref()?;
+        if channel.receiver != Receiver::On || !channel.applier_running {
+            return None;
+        }
+        if self.executed.contains(&channel.received) { Some(Duration::ZERO) } else { channel.applying_for }
+    }
+}
+
+/// The default replication channel.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Channel {
+    /// Host of the source.
+    pub host: String,
+    /// Port of the source.
+    pub port: u16,
+    /// State of the receiver thread.
+    pub receiver: Receiver,
+    /// The applier runs.
+    pub applier_running: bool,
+    /// Complete transactions of the relay log.
+    pub received: GtidSet,
+    /// Age of the last heartbeat or transaction from the source; `None` when there was none.
+    pub last_heard: Option<Duration>,
+    /// Age of the commit on the source of the oldest transaction that is being applied.
+    pub applying_for: Option<Duration>,
+    /// Last error of the receiver.
+    pub receiver_error: Option<ServerMessage>,
+    /// Last error of the applier.
+    pub applier_error: Option<ServerMessage>,
+}
+
+/// State of the receiver thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Receiver {
+    /// It does not run.
+    #[default]
+    Off,
+    /// It tries to connect.
+    Connecting,
+    /// It is connected.
+    On,
+}
+
+/// An error that the server keeps.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServerMessage {
+    /// MySQL's error number.
+    pub code: u32,
+    /// Message.
+    pub text: String,
+}
+
+/// Semi-synchronous replication to the server's replicas.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SemiSyncState {
+    /// It is switched on.
+    pub enabled: bool,
+    /// Commits wait for acknowledgements.
+    pub on: bool,
+    /// Acknowledgements that a commit waits for.
+    pub wait_for: u32,
+    /// Replicas that are connected as semi-synchronous clients.
+    pub clients: u32,
+    /// Sessions that wait for an acknowledgement (one for each group of commits).
+    pub waiters: u32,
+}
+
+/// A session that reads the binlog.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DumpThread {
+    /// Connection id.
+    pub connection: u64,
+    /// User who logged in.
+    pub user: String,
+    /// Ordinal of the instance, when the user is one of Mainstay's replication accounts.
+    pub ordinal: Option<u32>,
+    /// It announced that it acknowledges.
+    pub semi_sync: bool,
+}
+
+/// Counters of the server, for metrics only.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Seconds since it started.
+    pub uptime: u64,
+    /// Statements.
+    pub queries: u64,
+    /// Statements that took longer than long_query_time.
+    pub slow_queries: u64,
+    /// Connections.
+    pub threads_connected: u32,
+    /// Connections that do something.
+    pub threads_running: u32,
+    /// Connections that were refused or broke while they were made.
+    pub aborted_connects: u64,
+    /// Bytes received from clients.
+    pub bytes_received: u64,
+    /// Bytes sent to clients.
+    pub bytes_sent: u64,
+    /// Commits that were acknowledged.
+    pub acknowledged: u64,
+}
