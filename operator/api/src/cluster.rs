@@ -11,10 +11,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::status::MySQLClusterStatus;
 
+// Unknown fields are not refused here: the API server prunes them (and `kubectl` refuses them before that), and an older
+// operator must be able to keep a cluster whose definition already knows more.
 /// What a DBA declares of a MySQL cluster.
-///
-/// Unknown fields are not refused here: the API server prunes them (and `kubectl` refuses them before that), and an
-/// older operator must be able to keep a cluster whose definition already knows more.
 #[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[kube(
     group = "mysql.mainstay.dev",
@@ -55,9 +54,10 @@ use crate::status::MySQLClusterStatus;
 #[serde(rename_all = "camelCase")]
 pub struct MySQLClusterSpec {
     /// Number of instances, the primary included: 1, 3, 5 or 7.
-    #[x_kube(validation = Rule::new("self in [1, 3, 5, 7]").message(Message::Expression(
-        "string(self) + ' instances ' + (self < 1 || self > 7 ? 'are not supported' : 'tolerate no more failures than ' + string(self - 1)) + '; use 1, 3, 5 or 7'".into()
-    )))]
+    #[x_kube(validation = Rule::new("self >= 1 && self <= 7").message("use 1, 3, 5 or 7 instances"))]
+    #[x_kube(validation = Rule::new("self != 2").message("2 instances tolerate no more failures than 1; use 1, 3, 5 or 7"))]
+    #[x_kube(validation = Rule::new("self != 4").message("4 instances tolerate no more failures than 3; use 1, 3, 5 or 7"))]
+    #[x_kube(validation = Rule::new("self != 6").message("6 instances tolerate no more failures than 5; use 1, 3, 5 or 7"))]
     pub replicas: i32,
 
     /// Image of the MySQL server, for example `mysql:9.7.4`. Its version is read from `mysqld --version`, never from
@@ -112,7 +112,7 @@ pub struct MySQLClusterSpec {
     pub deletion_policy: Option<DeletionPolicy>,
 }
 
-/// When the kubelet pulls an image.
+/// When the kubelet pulls an image: `IfNotPresent` (default), `Always` or `Never`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum ImagePullPolicy {
     /// Pull at every start.
@@ -165,7 +165,7 @@ pub enum Variable {
 pub struct Storage {
     /// Size of each claim, for example `20Gi`; at least 1Gi. It cannot be changed after creation.
     #[schemars(schema_with = "crate::schema::quantity")]
-    #[x_kube(validation = Rule::new("isQuantity(string(self)) && quantity(string(self)).compareTo(quantity('1Gi')) >= 0")
+    #[x_kube(validation = Rule::new("!isQuantity(string(self)) || quantity(string(self)).compareTo(quantity('1Gi')) >= 0")
         .message("at least 1Gi, which holds the redo log, the relay logs and the binlogs of an empty server"))]
     #[x_kube(validation = Rule::new("quantity(string(self)).compareTo(quantity(string(oldSelf))) >= 0")
         .message("a volume cannot shrink; create a new cluster of the smaller size and move the data"))]
@@ -241,7 +241,7 @@ pub struct Tls {
     /// Lifetime of the server certificate in hours; default 2160 (90 days). It is renewed after two thirds of it.
     #[schemars(range(min = 1, max = 87600))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub certificate_hours: Option<u32>,
+    pub certificate_hours: Option<i32>,
 }
 
 /// The Services through which clients connect.
@@ -285,7 +285,7 @@ pub struct ReplicasServiceSettings {
     pub fallback_to_primary: Option<bool>,
 }
 
-/// Type of a Service.
+/// Type of a Service: `ClusterIP` (default), `NodePort` or `LoadBalancer`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum ServiceType {
     /// Reachable inside the Kubernetes cluster.
@@ -310,7 +310,8 @@ impl ServiceType {
     }
 }
 
-/// What happens to the volume claims when the cluster is deleted.
+/// What happens to the volume claims when the cluster is deleted: `Retain` (default) keeps them, and a cluster of the same
+/// name comes back with all rows; `Delete` deletes them with the cluster.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum DeletionPolicy {
     /// The claims stay; a cluster of the same name comes back with all rows.

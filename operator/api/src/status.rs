@@ -8,10 +8,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, MicroTime};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+// Nothing in here is bounded, unlike the spec: a bound that a long GTID set exceeds would refuse the write of the rules'
+// memory.
 /// What Mainstay knows of a cluster.
-///
-/// Nothing in here is bounded, unlike the spec: a bound that a long GTID set exceeds would refuse the write of the
-/// rules' memory.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct MySQLClusterStatus {

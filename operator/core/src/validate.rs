@@ -22,7 +22,7 @@ use crate::sizing::{self, Memory, Sizes};
 pub use variables::Setting;
 
 /// Lifetime of the server certificate unless the spec says otherwise: 90 days.
-const CERTIFICATE_HOURS: u32 = 2160;
+const CERTIFICATE_HOURS: u64 = 2160;
 
 /// A field of the spec that cannot be accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -158,7 +158,7 @@ impl ValidatedCluster {
             }),
             extra_dns_names: tls.extra_dns_names.into_iter().collect::<BTreeSet<_>>().into_iter().collect(),
             certificate_lifetime: Duration::from_secs(
-                u64::from(tls.certificate_hours.unwrap_or(CERTIFICATE_HOURS)) * 3600,
+                tls.certificate_hours.and_then(|hours| u64::try_from(hours).ok()).unwrap_or(CERTIFICATE_HOURS) * 3600,
             ),
             primary_service: settings(primary_settings.type_, primary_settings.annotations),
             replicas_service: settings(replicas_settings.type_, replicas_settings.annotations),
