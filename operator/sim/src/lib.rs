@@ -1,11 +1,17 @@
 //! Development only: a simulated Kubernetes and a simulated MySQL, in which the real operator runs.
 //!
-//! Everything happens in one process, in memory and on tokio's paused clock, so that hours pass in seconds and a run
-//! can be repeated from its seed.
+//! Everything happens in one process, in memory and on tokio's paused clock, so that hours pass in seconds. Identities,
+//! schedules and faults come from one seed; what is left to chance is the order in which tokio polls what is ready.
 
+pub mod client;
 pub mod clock;
+pub mod history;
 pub mod kubernetes;
 pub mod random;
+pub mod simulation;
+pub mod world;
 
 pub use clock::Clock;
 pub use random::Random;
+pub use simulation::{Operator, Simulation};
+pub use world::World;

@@ -89,10 +89,9 @@ impl Store {
         self.compacted
     }
 
-    /// Forgets all changes: a watch from an older version gets 410.
-    pub fn compact(&mut self) {
+    /// No watch may start from an older version any more: it gets 410. The log itself is kept for stale lists.
+    pub const fn compact(&mut self) {
         self.compacted = self.version;
-        self.log.clear();
     }
 
     /// A new uid.

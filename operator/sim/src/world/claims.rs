@@ -1,0 +1,103 @@
+//! The volume controller: binding when a pod is scheduled, protection while it is used, the end of a volume.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use super::Inner;
+use super::data::Volume;
+use super::kubelet::{key_of, text};
+use crate::kubernetes::Resource;
+
+impl Inner {
+    /// One pass over all claims.
+    pub(super) fn bind_and_protect_claims(&mut self) {
+        let (Some(claims), Some(pods)) =
+            (Resource::find("", "persistentvolumeclaims"), Resource::find("", "pods"))
+        else {
+            return;
+        };
+        let used: BTreeSet<(String, String)> = self
+            .server
+            .list(pods, "")
+            .iter()
+            .flat_map(|pod| claims_of(pod).into_iter().map(|c| (text(pod, "/metadata/namespace").to_owned(), c)).collect::<Vec<_>>())
+            .collect();
+        let mut present = BTreeSet::new();
+        for claim in self.server.list(claims, "") {
+            let key = key_of(claims, &claim);
+            present.insert(text(&claim, "/metadata/uid").to_owned());
+            let deleting = !text(&claim, "/metadata/deletionTimestamp").is_empty();
+            let in_use = used.contains(&(key.namespace.clone(), key.name.clone()));
+            if deleting && !in_use {
+                // Without its finalizer it goes.
+                let _ = self.server.patch(&key, None, json!({"metadata": {"finalizers": null}}));
+            }
+        }
+        let before = self.volumes.len();
+        self.volumes.retain(|uid, _| present.contains(uid));
+        self.dirty |= self.volumes.len() != before;
+    }
+
+    /// Binds the claims of a pod to the node that it was put on.
+    pub(super) fn bind_claims(&mut self, pod: &Value, node: &str) {
+        let Some(claims) = Resource::find("", "persistentvolumeclaims") else { return };
+        for name in claims_of(pod) {
+            let key = crate::kubernetes::Key::new(claims, text(pod, "/metadata/namespace"), &name);
+            let Some(claim) = self.server.get(&key) else { continue };
+            let uid = text(&claim, "/metadata/uid").to_owned();
+            if self.volumes.contains_key(&uid) {
+                continue;
+            }
+            let volume = Volume {
+                incarnation: String::new(),
+                state: mainstay_core::observed::Persisted::default(),
+                data: None,
+                node: node.to_owned(),
+            };
+            self.volumes.insert(uid.clone(), volume);
+            let size = claim.pointer("/spec/resources/requests/storage").cloned().unwrap_or_default();
+            let status = json!({"status": {"phase": "Bound", "capacity": {"storage": size}, "accessModes": ["ReadWriteOnce"]}});
+            let _ = self.server.patch(&key, None, json!({"spec": {"volumeName": format!("pv-{uid}")}}));
+            let _ = self.server.patch(&key, Some("status"), status);
+        }
+    }
+
+    /// Node that the volumes of a pod are on, if they exist.
+    pub(super) fn node_of_volumes(&self, pod: &Value) -> Option<String> {
+        claims_of(pod).iter().find_map(|name| {
+            let uid = self.claim_uid(text(pod, "/metadata/namespace"), name)?;
+            Some(self.volumes.get(&uid)?.node.clone())
+        })
+    }
+
+    /// uid of a claim that exists.
+    pub(super) fn claim_uid(&self, namespace: &str, name: &str) -> Option<String> {
+        let claims = Resource::find("", "persistentvolumeclaims")?;
+        let claim = self.server.get(&crate::kubernetes::Key::new(claims, namespace, name))?;
+        Some(text(&claim, "/metadata/uid").to_owned())
+    }
+
+    /// Destroys the content of an instance's volume, as a disk that was replaced does; its process dies.
+    pub fn lose_volume(&mut self, namespace: &str, claim: &str) {
+        let Some(uid) = self.claim_uid(namespace, claim) else { return };
+        self.processes.retain(|_, p| p.claim != uid);
+        if let Some(volume) = self.volumes.get_mut(&uid) {
+            volume.data = None;
+            volume.incarnation.clear();
+            volume.state = mainstay_core::observed::Persisted::default();
+        }
+        self.dirty = true;
+    }
+}
+
+/// Names of the claims that a pod uses.
+pub(super) fn claims_of(pod: &Value) -> Vec<String> {
+    let volumes = pod.pointer("/spec/volumes").and_then(Value::as_array);
+    volumes
+        .into_iter()
+        .flatten()
+        .filter_map(|v| v.pointer("/persistentVolumeClaim/claimName").and_then(Value::as_str))
+        .map(ToOwned::to_owned)
+        .collect()
+}

@@ -1,0 +1,145 @@
+//! What lies on a data volume: MySQL's data directory and the manager's state file. It survives every crash.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use mainstay_core::GtidSet;
+use mainstay_core::gtid::{Gtid, Tag};
+use mainstay_core::observed::Persisted;
+
+/// A transaction as the binlog holds it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Transaction {
+    /// Its identifier.
+    pub gtid: Gtid,
+    /// The row that it writes; none for administrative ones. Two transactions may carry one GTID (C11), rows are unique.
+    pub row: Option<u64>,
+}
+
+/// MySQL's data directory.
+#[derive(Clone, Debug)]
+pub struct DataDir {
+    /// server_uuid of `auto.cnf`.
+    pub server_uuid: String,
+    next: u64,
+    /// What storage engines have committed.
+    pub executed: GtidSet,
+    /// Executed before the first binlog that is still there.
+    pub purged: GtidSet,
+    /// Rows that a client can read.
+    pub rows: BTreeSet<u64>,
+    /// Every transaction that was written to the binlog, in order.
+    pub binlog: Vec<Transaction>,
+    /// How many of them are committed; the others wait for acknowledgements.
+    pub committed: usize,
+    /// Received and not applied.
+    pub relay: VecDeque<Transaction>,
+    /// Replicas that may log in; absent when no account is locked.
+    pub allowed: Option<BTreeSet<String>>,
+    /// The first opening made the DBA's and the application's accounts.
+    pub accounts: bool,
+}
+
+impl DataDir {
+    /// A freshly initialised directory.
+    #[must_use]
+    pub fn new(server_uuid: String) -> Self {
+        Self {
+            server_uuid,
+            next: 1,
+            executed: GtidSet::new(),
+            purged: GtidSet::new(),
+            rows: BTreeSet::new(),
+            binlog: Vec::new(),
+            committed: 0,
+            relay: VecDeque::new(),
+            allowed: None,
+            accounts: false,
+        }
+    }
+
+    /// What a clone of this directory holds: committed data, no binlogs, another identity.
+    #[must_use]
+    pub fn cloned(&self, server_uuid: String) -> Self {
+        Self {
+            executed: self.executed.clone(),
+            purged: self.executed.clone(),
+            rows: self.rows.clone(),
+            accounts: self.accounts,
+            allowed: None,
+            ..Self::new(server_uuid)
+        }
+    }
+
+    /// Writes a new transaction to the binlog; it is not committed yet.
+    pub fn append(&mut self, row: Option<u64>) -> Option<usize> {
+        let gtid = Gtid { server: self.server_uuid.parse().ok()?, tag: Tag::default(), number: self.next };
+        self.next += 1;
+        self.binlog.push(Transaction { gtid, row });
+        Some(self.binlog.len() - 1)
+    }
+
+    /// Commits everything in the binlog up to and including `index`.
+    pub fn commit(&mut self, index: usize) {
+        while self.committed <= index {
+            let Some(transaction) = self.binlog.get(self.committed) else { return };
+            self.executed = self.executed.union(&single(&transaction.gtid));
+            self.rows.extend(transaction.row);
+            self.committed += 1;
+        }
+    }
+
+    /// Crash recovery: what is in the binlog is committed, acknowledged or not.
+    pub fn recover(&mut self) {
+        if let Some(last) = self.binlog.len().checked_sub(1) {
+            self.commit(last);
+        }
+    }
+
+    /// Applies the oldest received transaction.
+    pub fn apply_one(&mut self) {
+        if let Some(transaction) = self.relay.pop_front()
+            && !self.executed.contains_gtid(&transaction.gtid)
+        {
+            self.binlog.push(transaction);
+            self.recover();
+        }
+    }
+
+    /// Complete transactions of the relay log.
+    #[must_use]
+    pub fn received(&self) -> GtidSet {
+        self.relay.iter().map(|t| t.gtid.clone()).collect()
+    }
+
+    /// Executed or received: what an auto-position handshake asks not to be sent.
+    #[must_use]
+    pub fn known(&self) -> GtidSet {
+        self.executed.union(&self.received())
+    }
+
+    /// Everything that exists here, in the binlog and not yet acknowledged included.
+    #[must_use]
+    pub fn everything(&self) -> BTreeSet<u64> {
+        let pending = self.binlog.iter().chain(&self.relay).filter_map(|t| t.row);
+        self.rows.iter().copied().chain(pending).collect()
+    }
+}
+
+/// The set of one transaction.
+#[must_use]
+pub fn single(gtid: &Gtid) -> GtidSet {
+    std::iter::once(gtid.clone()).collect()
+}
+
+/// A data volume.
+#[derive(Clone, Debug)]
+pub struct Volume {
+    /// Identity of the data directory.
+    pub incarnation: String,
+    /// What the manager persisted: the newest accepted command, and what the newest opening told.
+    pub state: Persisted,
+    /// MySQL's data directory; absent until it was made.
+    pub data: Option<DataDir>,
+    /// Node that the volume is on.
+    pub node: String,
+}

@@ -1,0 +1,236 @@
+//! A running instance: the manager and its mysqld, as a model. Everything in here dies with the process.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use mainstay_core::GtidSet;
+use mainstay_core::observed::{Disk, InstanceReport, Mysqld, Replication, SemiSync};
+use mainstay_core::rules::{Incarnation, InstanceName};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::data::Volume;
+
+/// How long an initialisation takes.
+pub const INITIALISE: Duration = Duration::from_secs(2);
+/// How long mysqld takes until it answers.
+pub const START: Duration = Duration::from_millis(800);
+/// How long a clone takes.
+pub const CLONE: Duration = Duration::from_secs(3);
+/// A receiver without a heartbeat for this long gives its connection up.
+pub const NET_TIMEOUT: Duration = Duration::from_secs(2);
+/// Wait count that nobody reaches, in force while the allow list changes.
+pub const UNREACHABLE: u32 = 65_535;
+
+/// What mysqld does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// A data directory is being made.
+    Initialising {
+        /// Until when.
+        until: Instant,
+    },
+    /// Started, not answering yet.
+    Starting {
+        /// Until when.
+        until: Instant,
+    },
+    /// Answering.
+    Running,
+    /// A clone replaces the data directory.
+    Cloning {
+        /// Until when.
+        until: Instant,
+        /// Host of the donor.
+        donor: String,
+    },
+    /// Does not start.
+    Failed,
+}
+
+/// The replication channel of an instance.
+#[derive(Clone, Debug)]
+pub struct Channel {
+    /// Host that it follows.
+    pub host: String,
+    /// Process that it is connected to.
+    pub connected: Option<u64>,
+    /// Next transaction of the source's binlog to look at.
+    pub position: usize,
+    /// Last heartbeat or event.
+    pub last_heard: Option<Instant>,
+    /// What hinders it.
+    pub error: String,
+}
+
+impl Channel {
+    /// A channel that has to connect.
+    #[must_use]
+    pub fn new(host: &str) -> Self {
+        Self { host: host.to_owned(), connected: None, position: 0, last_heard: None, error: String::new() }
+    }
+}
+
+/// A commit that waits for acknowledgements.
+#[derive(Debug)]
+pub struct Waiting {
+    /// Its place in the binlog.
+    pub index: usize,
+    /// Incarnations that acknowledged it.
+    pub acks: BTreeSet<String>,
+    /// Told when it is committed; dropped when mysqld ends.
+    pub done: oneshot::Sender<()>,
+}
+
+/// A running instance.
+#[derive(Debug)]
+pub struct Process {
+    /// Number of the process: another start is another number.
+    pub id: u64,
+    /// Namespace of its pod.
+    pub namespace: String,
+    /// Name of its pod.
+    pub instance: String,
+    /// Cluster that it belongs to.
+    pub cluster: String,
+    /// uid of its pod.
+    pub pod_uid: String,
+    /// Node that it runs on.
+    pub node: String,
+    /// Its address.
+    pub ip: IpAddr,
+    /// uid of its claim, which is the key of its volume.
+    pub claim: String,
+    /// Configuration that it was started with.
+    pub config_hash: String,
+    /// Version of the server.
+    pub version: String,
+    /// What mysqld does.
+    pub phase: Phase,
+    /// Starts of mysqld beyond the first.
+    pub restarts: u32,
+    /// super_read_only is OFF.
+    pub writable: bool,
+    /// No new write is let in: super_read_only waits for those in flight.
+    pub closing: bool,
+    /// Wait count of the semi-synchronous source; absent when it is off.
+    pub semi_sync: Option<u32>,
+    /// Its source.
+    pub channel: Option<Channel>,
+    /// Commits that wait.
+    pub waiting: Vec<Waiting>,
+    /// Set at the end of the last marker.
+    pub marker: Option<GtidSet>,
+    /// The applier was stopped from outside.
+    pub applier_stopped: bool,
+    /// The pod is being stopped.
+    pub leaving: bool,
+    /// Pair of the newest command that ended.
+    pub ended: (u64, u64),
+    /// Number of messages so far.
+    pub sequence: u64,
+}
+
+impl Process {
+    /// mysqld answers.
+    #[must_use]
+    pub fn running(&self) -> bool {
+        self.phase == Phase::Running
+    }
+
+    /// Reads may be served.
+    #[must_use]
+    pub fn ready(&self) -> bool {
+        let follows = self.channel.as_ref().is_some_and(|c| c.connected.is_some()) && !self.applier_stopped;
+        self.running() && (self.writable || follows)
+    }
+
+    /// SIGKILL of mysqld; the manager starts it again.
+    pub fn kill_mysqld(&mut self, now: Instant) {
+        self.phase = Phase::Starting { until: now + START };
+        self.restarts += 1;
+        self.forget();
+    }
+
+    /// What a start of mysqld does not remember: it comes up read-only and detached.
+    pub fn forget(&mut self) {
+        self.writable = false;
+        self.closing = false;
+        self.semi_sync = None;
+        self.channel = None;
+        self.waiting.clear();
+        self.marker = None;
+    }
+
+    /// When something happens by itself next.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Instant> {
+        match &self.phase {
+            Phase::Initialising { until } | Phase::Starting { until } | Phase::Cloning { until, .. } => Some(*until),
+            Phase::Running | Phase::Failed => None,
+        }
+    }
+
+    /// What the manager reports now. Sets are empty while mysqld does not answer.
+    #[must_use]
+    pub fn report(&self, volume: &Volume, now: Instant) -> InstanceReport {
+        let data = volume.data.as_ref().filter(|_| self.running());
+        let mut persisted = volume.state.clone();
+        (persisted.epoch, persisted.seq) = self.ended;
+        let executed = data.map(|d| d.executed.clone()).unwrap_or_default();
+        let rows = data.map_or(0, |d| d.rows.len());
+        InstanceReport {
+            incarnation: Incarnation(volume.incarnation.clone()),
+            pristine: data.is_some() && volume.state.epoch == 0 && executed.is_empty(),
+            persisted,
+            mysqld: match &self.phase {
+                Phase::Initialising { .. } => Mysqld::Initialising,
+                Phase::Starting { .. } => Mysqld::Starting,
+                Phase::Running => Mysqld::Running,
+                Phase::Cloning { .. } => Mysqld::Cloning,
+                Phase::Failed => Mysqld::Failed,
+            },
+            message: String::new(),
+            restarts: self.restarts,
+            version: self.version.clone(),
+            server_uuid: volume.data.as_ref().map(|d| d.server_uuid.clone()).unwrap_or_default(),
+            writable: self.writable,
+            executed,
+            received: data.map(|d| d.received()).unwrap_or_default(),
+            purged: data.map(|d| d.purged.clone()).unwrap_or_default(),
+            replication: self.replication(data.is_some(), now),
+            semi_sync: SemiSync {
+                on: self.semi_sync.is_some(),
+                wait_for: self.semi_sync.unwrap_or(0),
+                waiters: u32::try_from(self.waiting.len()).unwrap_or(u32::MAX),
+                acknowledgers: Vec::new(),
+            },
+            disk: Disk { used: (1 << 28) + 1024 * u64::try_from(rows).unwrap_or(0), size: 1 << 30 },
+            marker: self.marker.clone(),
+            config_hash: self.config_hash.clone(),
+            leaving: self.leaving,
+        }
+    }
+
+    fn replication(&self, running: bool, now: Instant) -> Replication {
+        let Some(channel) = &self.channel else {
+            return Replication { applier_running: running && !self.applier_stopped, ..Replication::default() };
+        };
+        Replication {
+            source_host: Some(channel.host.clone()),
+            receiver_running: channel.connected.is_some(),
+            applier_running: running && !self.applier_stopped,
+            last_heard: channel.last_heard.map(|at| now.saturating_duration_since(at)),
+            lag: (channel.connected.is_some() && !self.applier_stopped).then_some(Duration::ZERO),
+            receiver_error: channel.error.clone(),
+            applier_error: String::new(),
+        }
+    }
+
+    /// Its name in the rules.
+    #[must_use]
+    pub fn name(&self) -> InstanceName {
+        InstanceName(self.instance.clone())
+    }
+}

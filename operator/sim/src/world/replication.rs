@@ -1,0 +1,254 @@
+//! The model of replication: who receives from whom, who acknowledges, what commits.
+//!
+//! A transaction is in the source's binlog before it is sent, in the replica's relay log before it is acknowledged, and
+//! committed in the source after that (`AFTER_SYNC`). An acknowledgement is for a position: it covers everything before.
+//! A replica that already holds a transaction when it connects does not acknowledge it again (L5, the careful reading).
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::Inner;
+use super::process::{NET_TIMEOUT, Phase};
+
+/// How long a step of replication takes.
+const HOP: Duration = Duration::from_millis(1);
+/// How often a receiver that has no connection tries to make one, and a connected one gets a heartbeat.
+const HEARTBEAT: Duration = Duration::from_millis(500);
+
+impl Inner {
+    /// Advances everything that is due; returns when to look again.
+    pub(super) fn advance(&mut self, now: Instant) -> Option<Instant> {
+        let ids: Vec<u64> = self.processes.keys().copied().collect();
+        let mut next: Option<Instant> = None;
+        let mut soon = |at: Instant| next = Some(next.map_or(at, |n| n.min(at)));
+        for id in &ids {
+            self.advance_phase(*id, now);
+            if let Some(deadline) = self.processes.get(id).and_then(super::process::Process::deadline) {
+                soon(deadline);
+            }
+        }
+        let mut moved = false;
+        for id in &ids {
+            if let Some(at) = self.receive(*id, now, &mut moved) {
+                soon(at);
+            }
+            moved |= self.apply(*id);
+        }
+        for id in &ids {
+            moved |= self.commit(*id);
+        }
+        if moved {
+            self.dirty = true;
+            soon(now + HOP);
+        }
+        next
+    }
+
+    fn advance_phase(&mut self, id: u64, now: Instant) {
+        let Some(process) = self.processes.get(&id) else { return };
+        if process.deadline().is_none_or(|at| at > now) {
+            return;
+        }
+        match process.phase.clone() {
+            Phase::Initialising { .. } => self.initialise(id),
+            Phase::Starting { .. } => self.start(id),
+            Phase::Cloning { donor, .. } => self.finish_clone(id, &donor),
+            Phase::Running | Phase::Failed => {}
+        }
+        self.dirty = true;
+    }
+
+    fn initialise(&mut self, id: u64) {
+        let (uuid, incarnation) = (self.random.uuid(), self.random.uuid());
+        let Some(process) = self.processes.get_mut(&id) else { return };
+        let Some(volume) = self.volumes.get_mut(&process.claim) else { return };
+        volume.data = Some(super::data::DataDir::new(uuid));
+        volume.incarnation = incarnation;
+        process.phase = Phase::Running;
+    }
+
+    fn start(&mut self, id: u64) {
+        let Some(process) = self.processes.get_mut(&id) else { return };
+        let Some(volume) = self.volumes.get_mut(&process.claim) else { return };
+        if let Some(data) = &mut volume.data {
+            data.recover();
+        }
+        process.phase = Phase::Running;
+    }
+
+    fn finish_clone(&mut self, id: u64, donor: &str) {
+        let uuid = self.random.uuid();
+        let source = self.processes.get(&id).and_then(|p| self.reachable(&p.node, &p.namespace, donor));
+        let copy = source
+            .and_then(|s| self.processes.get(&s))
+            .filter(|s| s.running())
+            .and_then(|s| self.volumes.get(&s.claim))
+            .and_then(|v| v.data.as_ref())
+            .map(|d| d.cloned(uuid.clone()));
+        let Some(process) = self.processes.get_mut(&id) else { return };
+        let Some(volume) = self.volumes.get_mut(&process.claim) else { return };
+        // A clone that failed leaves an empty instance, which is not pristine.
+        volume.data = Some(copy.unwrap_or_else(|| super::data::DataDir::new(uuid)));
+        process.phase = Phase::Running;
+        process.restarts += 1;
+    }
+
+    /// The process behind a host name, if a connection from `node` can be made.
+    fn reachable(&self, node: &str, namespace: &str, host: &str) -> Option<u64> {
+        let instance = host.split('.').next()?;
+        let process = self
+            .processes
+            .values()
+            .filter(|p| p.namespace == namespace && p.instance == instance && self.in_dns.contains(&p.pod_uid))
+            .max_by_key(|p| p.id)?;
+        (self.network.connected(node, &process.node) && self.is_up(&process.node)).then_some(process.id)
+    }
+
+    /// Lets one replica receive; returns when it has to be looked at again.
+    fn receive(&mut self, id: u64, now: Instant, moved: &mut bool) -> Option<Instant> {
+        let process = self.processes.get(&id).filter(|p| p.running())?;
+        let channel = process.channel.as_ref()?;
+        let (node, namespace, host) = (process.node.clone(), process.namespace.clone(), channel.host.clone());
+        let connected = channel.connected;
+        let source = match connected {
+            Some(source) => self.check_connection(id, source, now)?,
+            None => self.connect(id, &node, &namespace, &host)?,
+        };
+        if source.silent {
+            return Some(now + HEARTBEAT);
+        }
+        *moved |= self.transfer(id, source.id, now);
+        Some(now + HEARTBEAT)
+    }
+
+    /// Looks after a connection that exists: ended by the other side, silent, or alive.
+    fn check_connection(&mut self, id: u64, source: u64, now: Instant) -> Option<Source> {
+        let replica = self.processes.get(&id)?;
+        let alive = self.processes.get(&source).is_some_and(|s| s.running());
+        let passes = match self.processes.get(&source) {
+            Some(s) => self.network.connected(&replica.node, &s.node) && self.is_up(&s.node),
+            None => true,
+        };
+        let allowed = self.may_receive(&replica.instance, source);
+        let channel = self.processes.get_mut(&id)?.channel.as_mut()?;
+        let silent_since = channel.last_heard.unwrap_or(now);
+        if !passes {
+            if now.saturating_duration_since(silent_since) >= NET_TIMEOUT {
+                channel.connected = None;
+                "no heartbeat".clone_into(&mut channel.error);
+                self.dirty = true;
+            }
+            return Some(Source { id: source, silent: true });
+        }
+        if !alive || !allowed {
+            channel.connected = None;
+            channel.error = if alive { "access denied: account is locked" } else { "connection lost" }.to_owned();
+            self.dirty = true;
+            return Some(Source { id: source, silent: true });
+        }
+        Some(Source { id: source, silent: false })
+    }
+
+    /// Makes a connection, if it can be made now.
+    fn connect(&mut self, id: u64, node: &str, namespace: &str, host: &str) -> Option<Source> {
+        let found = self.reachable(node, namespace, host);
+        let source = found.filter(|s| self.processes.get(s).is_some_and(super::process::Process::running));
+        let replica = self.processes.get(&id)?;
+        let known = self.volumes.get(&replica.claim)?.data.as_ref()?.known();
+        let instance = replica.instance.clone();
+        let refusal = match source {
+            None => Some("cannot connect"),
+            Some(s) if !self.may_receive(&instance, s) => Some("access denied: account is locked"),
+            Some(s) if !known.contains(&self.data_of(s)?.purged) => Some("the source has purged required binary logs"),
+            Some(_) => None,
+        };
+        let channel = self.processes.get_mut(&id)?.channel.as_mut()?;
+        let silent = refusal.is_some();
+        if channel.error != refusal.unwrap_or_default() || !silent {
+            self.dirty = true;
+        }
+        refusal.unwrap_or_default().clone_into(&mut channel.error);
+        if !silent {
+            channel.connected = source;
+            channel.position = 0;
+        }
+        Some(Source { id: source.unwrap_or(0), silent })
+    }
+
+    fn may_receive(&self, instance: &str, source: u64) -> bool {
+        self.data_of(source).is_some_and(|d| d.allowed.as_ref().is_none_or(|allowed| allowed.contains(instance)))
+    }
+
+    fn data_of(&self, id: u64) -> Option<&super::data::DataDir> {
+        self.volumes.get(&self.processes.get(&id)?.claim)?.data.as_ref()
+    }
+
+    /// Sends what the replica does not have, makes it durable there, and acknowledges.
+    fn transfer(&mut self, id: u64, source: u64, now: Instant) -> bool {
+        let Some(replica) = self.processes.get(&id) else { return false };
+        let Some(channel) = &replica.channel else { return false };
+        let position = channel.position;
+        let Some(known) = self.data_of(id).map(super::data::DataDir::known) else { return false };
+        let Some(binlog) = self.data_of(source).map(|d| d.binlog.get(position..).unwrap_or_default()) else { return false };
+        let news: Vec<_> = binlog.iter().filter(|t| !known.contains_gtid(&t.gtid)).cloned().collect();
+        let end = position + binlog.len();
+        let claim = replica.claim.clone();
+        let Some(volume) = self.volumes.get_mut(&claim) else { return false };
+        let incarnation = volume.incarnation.clone();
+        let received = !news.is_empty();
+        if let Some(data) = &mut volume.data {
+            data.relay.extend(news);
+        }
+        if let Some(channel) = self.processes.get_mut(&id).and_then(|p| p.channel.as_mut()) {
+            channel.position = end;
+            channel.last_heard = Some(now);
+        }
+        if received && let Some(source) = self.processes.get_mut(&source) {
+            // Off or not, a source notes nobody's acknowledgement while it is no semi-synchronous source.
+            for waiting in source.waiting.iter_mut().filter(|w| source.semi_sync.is_some() && w.index < end) {
+                waiting.acks.insert(incarnation.clone());
+            }
+        }
+        received
+    }
+
+    fn apply(&mut self, id: u64) -> bool {
+        let Some(process) = self.processes.get(&id) else { return false };
+        if !process.running() || process.applier_stopped || process.writable {
+            return false;
+        }
+        let Some(data) = self.volumes.get_mut(&process.claim).and_then(|v| v.data.as_mut()) else { return false };
+        let pending = data.relay.len();
+        for _ in 0..pending {
+            data.apply_one();
+        }
+        pending > 0
+    }
+
+    /// Commits what has enough acknowledgements, in the order of the binlog.
+    fn commit(&mut self, id: u64) -> bool {
+        let Some(process) = self.processes.get_mut(&id) else { return false };
+        let Some(data) = self.volumes.get_mut(&process.claim).and_then(|v| v.data.as_mut()) else { return false };
+        let needed = usize::try_from(process.semi_sync.unwrap_or(0)).unwrap_or(usize::MAX);
+        let ready = process.waiting.iter().take_while(|w| w.acks.len() >= needed).count();
+        for waiting in process.waiting.drain(..ready) {
+            data.commit(waiting.index);
+            // The client may have given up.
+            let _ = waiting.done.send(());
+        }
+        ready > 0
+    }
+
+    /// Names of the instances that receive from a process as semi-synchronous clients.
+    pub(super) fn receivers(&self, source: u64) -> Vec<String> {
+        let connected = |p: &&super::process::Process| p.channel.as_ref().is_some_and(|c| c.connected == Some(source));
+        self.processes.values().filter(connected).map(|p| p.instance.clone()).collect()
+    }
+}
+
+/// The other end of a channel.
+struct Source {
+    id: u64,
+    silent: bool,
+}
