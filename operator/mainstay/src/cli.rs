@@ -1,0 +1,134 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand, ValueEnum};
+use mainstay_core::layout;
+
+use crate::operator::OperatorArgs;
+use crate::plugin::StatusArgs;
+
+/// Exit codes, printed below `--help`.
+const EXIT_CODES: &str = "Exit codes: 0 done; 1 failed, with one sentence on standard error; 2 wrong arguments.";
+
+/// Mainstay: the operator, the instance manager and the kubectl plugin in one binary.
+#[derive(Debug, Parser)]
+#[command(name = "mainstay", version, about, after_help = EXIT_CODES)]
+pub(crate) struct Cli {
+    /// What to log: levels by module, for example info,mainstay_controller=debug.
+    #[arg(long, global = true, env = "RUST_LOG", default_value = crate::logging::DEFAULT, value_name = "FILTER", hide_env_values = true)]
+    pub(crate) log: String,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// The roles of the binary.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Look after the MySQLClusters of a Kubernetes cluster, until SIGTERM.
+    Operator(Box<OperatorArgs>),
+    /// The instance manager; run by the pods of a MySQLCluster, not by people.
+    #[command(subcommand)]
+    Instance(InstanceCommand),
+    /// Print the custom resource definitions as YAML.
+    Crd {
+        /// Write one file for each definition into this folder instead.
+        #[arg(long)]
+        folder: Option<PathBuf>,
+    },
+    /// Show a cluster, its instances and what is wrong with it (also: kubectl mainstay status).
+    Status(StatusArgs),
+}
+
+/// What is run inside of the pods of a MySQLCluster.
+#[derive(Debug, Subcommand)]
+pub(crate) enum InstanceCommand {
+    /// Copy this program to where the mysql container finds it (init container).
+    Install {
+        /// The folder.
+        #[arg(default_value = layout::BIN_DIR)]
+        folder: PathBuf,
+    },
+    /// Make, run and look after this pod's mysqld, until SIGTERM (first process of the mysql container).
+    Run,
+    /// Ask to be relieved as the primary, and return when that is so, or cannot be (pre-stop hook).
+    PreStop,
+    /// Print what this pod's manager sees.
+    Status {
+        /// How to print it.
+        #[arg(short, long, value_enum, default_value_t = InstanceOutput::Json)]
+        output: InstanceOutput,
+    },
+}
+
+/// Forms in which an instance prints its status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum InstanceOutput {
+    /// For programs.
+    Json,
+}
+
+/// The kubectl plugin: what is left when the binary is called kubectl-mainstay.
+#[derive(Debug, Parser)]
+#[command(name = "kubectl mainstay", version, about = "Look after MySQL clusters", after_help = EXIT_CODES)]
+pub(crate) struct PluginCli {
+    #[command(subcommand)]
+    pub(crate) command: PluginCommand,
+}
+
+/// The verbs of the kubectl plugin.
+#[derive(Debug, Subcommand)]
+pub(crate) enum PluginCommand {
+    /// Show a cluster, its instances and what is wrong with it.
+    Status(StatusArgs),
+}
+
+/// Whether a program of this path was called by kubectl: `kubectl-mainstay`.
+pub(crate) fn is_plugin(program: &std::ffi::OsStr) -> bool {
+    std::path::Path::new(program)
+        .file_stem()
+        .is_some_and(|name| name == "kubectl-mainstay")
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Cli::command().debug_assert();
+        PluginCli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_plugin_is_known_by_its_name() {
+        for (program, expected) in [
+            ("/usr/local/bin/kubectl-mainstay", true),
+            ("kubectl-mainstay", true),
+            ("mainstay", false),
+            ("/opt/mainstay/mainstay", false),
+        ] {
+            assert_eq!(is_plugin(program.as_ref()), expected, "{program}");
+        }
+    }
+
+    #[test]
+    fn the_plugin_takes_kubectls_options() {
+        let line = [
+            "kubectl-mainstay",
+            "status",
+            "shop",
+            "-n",
+            "db",
+            "-o",
+            "json",
+            "--context",
+            "east",
+        ];
+        let cli = PluginCli::try_parse_from(line).unwrap();
+        let PluginCommand::Status(args) = cli.command;
+        assert!(format!("{args:?}").contains("\"db\""));
+    }
+}

@@ -1,0 +1,200 @@
+//! The layout of `kubectl mainstay status` for people. A pure function of the view and the time.
+
+use std::fmt::Write as _;
+
+use jiff::Timestamp;
+use mainstay_api::status::{ChangeKind, Role};
+
+use super::live::Disk;
+use super::view::{Acknowledgements, Acknowledges, Change, Lag, Problem, Row, View};
+
+/// Whether the output may carry colours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Style {
+    /// For pipes and files.
+    Plain,
+    /// For a terminal.
+    Coloured,
+}
+
+const HEADINGS: [&str; 6] = ["INSTANCE", "ROLE", "NODE", "LAG", "ACK", "DISK"];
+const BOLD: &str = "1";
+const RED: &str = "31";
+const YELLOW: &str = "33";
+const GREEN: &str = "32";
+
+impl Style {
+    fn paint(self, code: &str, text: &str) -> String {
+        match self {
+            Self::Plain => text.to_owned(),
+            Self::Coloured => format!("\u{1b}[{code}m{text}\u{1b}[0m"),
+        }
+    }
+}
+
+/// The whole screen, with a newline at the end.
+pub(crate) fn render(view: &View, now: Timestamp, style: Style) -> String {
+    let mut out = header(view, style);
+    out.push('\n');
+    if !view.instances.is_empty() {
+        instances(&mut out, &view.instances, style);
+    }
+    if let Some(change) = &view.last_change {
+        out.push_str(&last_change(change, now));
+        out.push('\n');
+    }
+    for problem in &view.problems {
+        problem_lines(&mut out, problem, now, style);
+    }
+    for remark in &view.remarks {
+        let _ = writeln!(out, "Note: {remark}");
+    }
+    out
+}
+
+fn header(view: &View, style: Style) -> String {
+    let mut parts = vec![state(view, style)];
+    if let Some(version) = &view.version {
+        parts.push(format!("MySQL {version}"));
+    }
+    if let Some(epoch) = view.epoch {
+        parts.push(format!("epoch {epoch}"));
+    }
+    if view.primary.is_some() {
+        parts.push(can_acknowledge(view.acknowledgements));
+    } else if view.epoch.is_some() {
+        parts.push(style.paint(RED, "no primary"));
+    }
+    format!("{}  {}", style.paint(BOLD, &view.name), parts.join("   "))
+}
+
+fn state(view: &View, style: Style) -> String {
+    let Some(health) = &view.health else { return view.phase.clone() };
+    let colour = match health.as_str() {
+        "Healthy" => GREEN,
+        "Degraded" => YELLOW,
+        _ => RED,
+    };
+    format!("{}, {}", view.phase, style.paint(colour, health))
+}
+
+fn can_acknowledge(acks: Acknowledgements) -> String {
+    match (acks.members, acks.connected) {
+        (0, _) if acks.needed == 0 => "single instance: commits wait for nobody".to_owned(),
+        (members, Some(connected)) => format!("{connected} of {members} can acknowledge ({} needed)", acks.needed),
+        (members, None) => format!("{members} may acknowledge ({} needed)", acks.needed),
+    }
+}
+
+fn instances(out: &mut String, rows: &[Row], style: Style) {
+    let cells: Vec<[String; 6]> = rows.iter().map(cells).collect();
+    let widths: Vec<usize> = HEADINGS
+        .iter()
+        .enumerate()
+        .map(|(column, heading)| {
+            let longest = cells.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
+            longest.unwrap_or(0).max(heading.len())
+        })
+        .collect();
+    line(out, HEADINGS.map(ToOwned::to_owned).as_slice(), &widths, Style::Plain);
+    for row in &cells {
+        line(out, row, &widths, style);
+    }
+}
+
+fn line(out: &mut String, cells: &[String], widths: &[usize], style: Style) {
+    let mut text = String::from(" ");
+    for (cell, width) in cells.iter().zip(widths) {
+        // Padded before it is painted: escape sequences have no width.
+        let padded = format!("{cell:<width$}");
+        let painted = if cell == "PRIMARY" { style.paint(BOLD, &padded) } else { padded };
+        let _ = write!(text, " {painted} ");
+    }
+    out.push_str(text.trim_end());
+    out.push('\n');
+}
+
+fn cells(row: &Row) -> [String; 6] {
+    let unknown = || "?".to_owned();
+    let role = match row.role {
+        Some(Role::Primary) => "PRIMARY",
+        Some(Role::Replica) => "replica",
+        None => "-",
+    };
+    let lag = match row.lag {
+        Lag::None => "-".to_owned(),
+        Lag::Following(seconds) => format!("{seconds:.1} s"),
+        Lag::Detached => "detached".to_owned(),
+        Lag::Stopped => "stopped".to_owned(),
+        Lag::Down => "down".to_owned(),
+        Lag::Unknown => unknown(),
+    };
+    let acknowledges = match row.acknowledges {
+        Acknowledges::None => "-".to_owned(),
+        Acknowledges::Yes => "yes".to_owned(),
+        Acknowledges::No => "no".to_owned(),
+        Acknowledges::Unknown => unknown(),
+    };
+    let node = row.node.clone().unwrap_or_else(|| "-".to_owned());
+    [row.instance.clone(), role.to_owned(), node, lag, acknowledges, row.disk.map_or_else(unknown, disk)]
+}
+
+/// `41 % of 20 Gi`.
+fn disk(disk: Disk) -> String {
+    // u128: the product of two volumes' sizes does not fit into 64 bits.
+    let percent = u128::from(disk.used_bytes) * 100 / u128::from(disk.size_bytes.max(1));
+    format!("{percent} % of {}", size(disk.size_bytes))
+}
+
+/// A size as Kubernetes writes it, with at most one decimal: `20 Gi`, `1.5 Ti`, `512 Mi`.
+fn size(bytes: u64) -> String {
+    const UNITS: [(&str, u64); 4] = [("Ti", 1 << 40), ("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10)];
+    let Some((unit, scale)) = UNITS.iter().find(|(_, scale)| bytes >= *scale) else { return format!("{bytes} B") };
+    let tenths = (u128::from(bytes) * 10 + u128::from(*scale) / 2) / u128::from(*scale);
+    match tenths % 10 {
+        0 => format!("{} {unit}", tenths / 10),
+        tenth => format!("{}.{tenth} {unit}", tenths / 10),
+    }
+}
+
+fn last_change(change: &Change, now: Timestamp) -> String {
+    let ago = age(change.at, now);
+    let to = &change.to;
+    let what = match (change.kind, &change.from) {
+        (ChangeKind::Bootstrap, _) => return format!("Primary: {to} since the cluster was made, {ago} ago"),
+        (ChangeKind::Failover, Some(from)) => format!("failover {from} → {to}"),
+        (ChangeKind::Switchover, Some(from)) => format!("switchover {from} → {to}"),
+        (ChangeKind::Failover, None) => format!("failover to {to}"),
+        (ChangeKind::Switchover, None) => format!("switchover to {to}"),
+    };
+    let blocked = change.writes_blocked_ms.map_or_else(String::new, |ms| format!(", {} without writes", seconds(ms)));
+    format!("Last change of primary: {what}, {ago} ago{blocked}")
+}
+
+/// `0.19 s`, from milliseconds.
+fn seconds(ms: i64) -> String {
+    let hundredths = (ms.max(0) + 5) / 10;
+    format!("{}.{:02} s", hundredths / 100, hundredths % 100)
+}
+
+fn problem_lines(out: &mut String, problem: &Problem, now: Timestamp, style: Style) {
+    let since = problem.since.map_or_else(String::new, |since| format!(" for {}", age(since, now)));
+    let _ = writeln!(out, "{}{since}: {}", style.paint(YELLOW, &problem.what), problem.why);
+    if let Some(remedy) = &problem.remedy {
+        let _ = writeln!(out, "  What to do: {remedy}");
+    }
+}
+
+/// The time from `since` to `now` in the unit that says enough, as kubectl does: `41s`, `9m`, `9h`, `12d`.
+fn age(since: Timestamp, now: Timestamp) -> String {
+    match now.duration_since(since).as_secs().max(0) {
+        s @ 0..120 => format!("{s}s"),
+        s @ 120..7200 => format!("{}m", s / 60),
+        s @ 7200..172_800 => format!("{}h", s / 3600),
+        s => format!("{}d", s / 86_400),
+    }
+}
+
+#[cfg(test)]
+#[path = "table_tests.rs"]
+mod tests;

@@ -1,0 +1,191 @@
+//! Whole screens, as a DBA sees them.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use mainstay_api::MySQLCluster;
+use serde_json::json;
+
+use super::*;
+use crate::plugin::live::{Answers, Live};
+
+const NOW: &str = "2026-11-29T12:00:00Z";
+
+fn now() -> Timestamp {
+    NOW.parse().unwrap()
+}
+
+/// Three instances, `shop-1` the primary; `status` is merged over it.
+fn cluster(status: serde_json::Value) -> MySQLCluster {
+    let mut whole = json!({
+        "observedGeneration": 3, "phase": "Running", "health": "Healthy", "ready": "3/3", "version": "9.7.4",
+        "epoch": 7, "owner": "op-1", "election": {"phase": "Open"},
+        "primary": {"instance": "shop-1", "incarnation": "b", "serverUuid": "u1", "epoch": 6},
+        "members": [{"instance": "shop-0", "incarnation": "a"}, {"instance": "shop-2", "incarnation": "c"}],
+        "acksRequired": 1,
+        "instances": [
+            {"name": "shop-0", "role": "replica", "node": "node-1", "ready": true},
+            {"name": "shop-1", "role": "primary", "node": "node-2", "ready": true},
+            {"name": "shop-2", "role": "replica", "node": "node-3", "ready": true},
+        ],
+        "lastChange": {"kind": "switchover", "from": "shop-0", "to": "shop-1", "at": "2026-11-17T12:00:00Z",
+            "writesBlockedMs": 187},
+        "conditions": [
+            {"type": "Available", "status": "True", "reason": "Open", "message": "", "lastTransitionTime": "2026-11-17T12:00:00Z"},
+            {"type": "Degraded", "status": "False", "reason": "Complete", "message": "", "lastTransitionTime": "2026-11-17T12:00:00Z"},
+            {"type": "Progressing", "status": "False", "reason": "UpToDate", "message": "", "lastTransitionTime": "2026-11-17T12:00:00Z"},
+        ],
+    });
+    for (key, value) in status.as_object().unwrap() {
+        whole[key] = value.clone();
+    }
+    serde_json::from_value(json!({
+        "apiVersion": "mysql.mainstay.dev/v1", "kind": "MySQLCluster",
+        "metadata": {"name": "shop", "namespace": "default", "generation": 3},
+        "spec": {"replicas": 3, "image": "mysql:9.7.4", "storage": {"size": "20Gi"}},
+        "status": whole,
+    }))
+    .unwrap()
+}
+
+fn live(value: serde_json::Value) -> Result<Live, String> {
+    Ok(serde_json::from_value(value).unwrap())
+}
+
+const GI: u64 = 1 << 30;
+
+fn replica(lag: f64, used: u64) -> Result<Live, String> {
+    live(json!({
+        "mysqld": "running",
+        "replication": {"sourceHost": "shop-1.shop-instances.default.svc", "receiverRunning": true,
+            "applierRunning": true, "lagSeconds": lag},
+        "disk": {"usedBytes": used, "sizeBytes": 20 * GI},
+    }))
+}
+
+fn primary(acknowledgers: &[&str]) -> Result<Live, String> {
+    live(json!({
+        "mysqld": "running", "writable": true, "semiSync": {"waiters": 0, "acknowledgers": acknowledgers},
+        "disk": {"usedBytes": 42 * GI / 5, "sizeBytes": 20 * GI},
+    }))
+}
+
+fn healthy() -> Answers {
+    BTreeMap::from([
+        ("shop-0".to_owned(), replica(0.0, 41 * GI / 5)),
+        ("shop-1".to_owned(), primary(&["shop-0", "shop-2"])),
+        ("shop-2".to_owned(), replica(0.1, 41 * GI / 5)),
+    ])
+}
+
+fn screen(cluster: &MySQLCluster, answers: &Answers) -> String {
+    render(&View::new(cluster, answers, &BTreeMap::new()), now(), Style::Plain)
+}
+
+#[test]
+fn healthy_cluster() {
+    insta::assert_snapshot!(screen(&cluster(json!({})), &healthy()));
+}
+
+#[test]
+fn healthy_cluster_for_programs() {
+    let view = View::new(&cluster(json!({})), &healthy(), &BTreeMap::new());
+    insta::assert_yaml_snapshot!(view);
+}
+
+#[test]
+fn colours_change_no_width() {
+    let view = View::new(&cluster(json!({})), &healthy(), &BTreeMap::new());
+    let coloured = render(&view, now(), Style::Coloured);
+    assert!(coloured.contains("\u{1b}[1mshop\u{1b}[0m"));
+    let mut plain = String::new();
+    let mut rest = coloured.as_str();
+    while let Some((before, after)) = rest.split_once('\u{1b}') {
+        plain.push_str(before);
+        rest = after.split_once('m').unwrap().1;
+    }
+    plain.push_str(rest);
+    assert_eq!(plain, render(&view, now(), Style::Plain));
+}
+
+#[test]
+fn without_live_figures() {
+    let answers = BTreeMap::from([
+        ("shop-0".to_owned(), Err("you may not use pods/exec here".to_owned())),
+        ("shop-1".to_owned(), Err("no answer within 4 s".to_owned())),
+    ]);
+    insta::assert_snapshot!(screen(&cluster(json!({})), &answers));
+}
+
+#[test]
+fn a_replica_is_away_and_another_does_not_follow() {
+    let mut answers = healthy();
+    answers.insert("shop-1".to_owned(), primary(&[]));
+    answers.insert("shop-0".to_owned(), live(json!({"mysqld": "down", "message": "exit 1"})));
+    answers.insert(
+        "shop-2".to_owned(),
+        live(json!({"mysqld": "running", "replication": {"sourceHost": "x", "receiverRunning": false, "applierRunning": true}})),
+    );
+    let cluster = cluster(json!({
+        "health": "Unavailable", "ready": "1/3",
+        "conditions": [
+            {"type": "Available", "status": "False", "reason": "WritesBlocked", "lastTransitionTime": "2026-11-29T11:58:30Z",
+             "message": "0 of 2 members can acknowledge, 1 is needed: shop-0 does not run (exit 1), shop-2 does not receive"},
+            {"type": "Degraded", "status": "True", "reason": "InstanceDown", "message": "shop-0: exit 1",
+             "lastTransitionTime": "2026-11-29T09:30:00Z"},
+        ],
+    }));
+    insta::assert_snapshot!(screen(&cluster, &answers));
+}
+
+#[test]
+fn while_a_primary_is_elected() {
+    let mut answers = healthy();
+    answers.remove("shop-1");
+    answers.insert("shop-0".to_owned(), live(json!({"mysqld": "running"})));
+    answers.insert("shop-2".to_owned(), live(json!({"mysqld": "running", "writable": true})));
+    let cluster = cluster(json!({
+        "phase": "FailingOver", "health": "Unavailable", "election": {"phase": "Electing"},
+        "instances": [
+            {"name": "shop-0", "role": "replica", "node": "node-1", "ready": true},
+            {"name": "shop-1", "ready": false},
+            {"name": "shop-2", "role": "replica", "node": "node-3", "ready": true},
+        ],
+    }));
+    insta::assert_snapshot!(screen(&cluster, &answers));
+}
+
+#[test]
+fn before_the_operator_saw_it() {
+    let mut cluster = cluster(json!({}));
+    cluster.status = None;
+    insta::assert_snapshot!(screen(&cluster, &Answers::new()));
+}
+
+#[test]
+fn single_instance() {
+    let cluster = cluster(json!({
+        "observedGeneration": 2, "members": [], "acksRequired": 0,
+        "primary": {"instance": "shop-0", "incarnation": "a", "serverUuid": "u0", "epoch": 2},
+        "instances": [{"name": "shop-0", "role": "primary", "ready": true}],
+        "lastChange": {"kind": "bootstrap", "to": "shop-0", "at": "2026-11-29T11:55:00Z"},
+    }));
+    let answers = BTreeMap::from([("shop-0".to_owned(), primary(&[]))]);
+    let nodes = BTreeMap::from([("shop-0".to_owned(), "node-9".to_owned())]);
+    insta::assert_snapshot!(render(&View::new(&cluster, &answers, &nodes), now(), Style::Plain));
+}
+
+#[test]
+fn sizes_and_ages_are_short() {
+    let sizes = [(0, "0 B"), (1 << 20, "1 Mi"), (20 * GI, "20 Gi"), (3 * GI / 2, "1.5 Gi"), (20 * GI - 30, "20 Gi"), (u64::MAX, "16777216 Ti")];
+    for (bytes, expected) in sizes {
+        assert_eq!(size(bytes), expected);
+    }
+    let ages = [(-5, "0s"), (41, "41s"), (119, "119s"), (600, "10m"), (9 * 3600, "9h"), (12 * 86_400, "12d")];
+    for (seconds, expected) in ages {
+        let since = now() - jiff::SignedDuration::from_secs(seconds);
+        assert_eq!(age(since, now()), expected);
+    }
+    assert_eq!(disk(Disk { used_bytes: u64::MAX, size_bytes: u64::MAX }), "100 % of 16777216 Ti");
+    assert_eq!((seconds(187), seconds(-1), seconds(12_345)), ("0.19 s".into(), "0.00 s".into(), "12.35 s".into()));
+}
