@@ -2,13 +2,55 @@
 //!
 //! [`proto`] is the generated code, [`convert`] maps it to the types of `mainstay-core`, [`client`] is what the operator
 //! uses to talk to a manager. Everything else is the manager itself, which runs as PID 1 of the mysql container
-//! (docs/instance.md).
+//! (docs/instance.md). The program calls [`install`], [`run`], [`pre_stop`] and [`status_json`].
 
+mod caretaker;
 pub mod client;
+mod cnf;
+mod commands;
+pub mod config;
 pub mod convert;
+mod disk;
+mod duties;
+mod errorlog;
+mod grpc;
+mod http;
+pub mod local;
+pub mod manager;
+mod metrics;
+mod mysqld;
+mod process;
+mod secrets;
+mod server;
+mod shared;
+mod shutdown;
+mod state;
+mod status;
+mod supervise;
+#[cfg(test)]
+mod testing;
+mod tls;
+
+pub use config::{Config, ConfigError};
+pub use local::LocalError;
+pub use manager::{Manager, ManagerError, install, run};
 
 /// Generated from `proto/instance.proto`.
 #[expect(missing_docs, clippy::pedantic, reason = "generated; the comments stand in the proto file")]
 pub mod proto {
     tonic::include_proto!("mainstay.instance.v1");
+}
+
+/// The pre-stop hook: asks the manager of this container to be relieved, and waits for it.
+pub async fn pre_stop() -> Result<(), LocalError> {
+    local::pre_stop(&manager_socket(), local::PATIENCE).await
+}
+
+/// The status of the manager of this container, as JSON.
+pub async fn status_json() -> Result<serde_json::Value, LocalError> {
+    local::status(&manager_socket()).await
+}
+
+fn manager_socket() -> std::path::PathBuf {
+    std::path::Path::new(mainstay_core::layout::RUN_DIR).join("manager.sock")
 }

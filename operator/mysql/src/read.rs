@@ -6,7 +6,7 @@ use mainstay_core::GtidSet;
 use mysql_async::Row;
 use mysql_async::prelude::FromValue;
 
-use crate::accounts::replication_ordinal;
+use crate::accounts::{CLONE, replication_ordinal};
 use crate::error::MysqlError;
 use crate::sql;
 use crate::state::{Channel, DumpThread, Receiver, ServerState};
@@ -54,7 +54,12 @@ pub(crate) fn state(results: &[Vec<Row>]) -> Result<ServerState, MysqlError> {
         read_status(&text(row, 0)?, &text(row, 1)?, &mut state);
     }
     for row in dumps {
-        state.dump_threads.push(read_dump_thread(row)?);
+        let thread = read_dump_thread(row)?;
+        if thread.user == CLONE {
+            state.clones += 1;
+        } else {
+            state.dump_threads.push(thread);
+        }
     }
     let sets = sets.first().ok_or_else(|| unexpected("no GTID sets"))?;
     state.purged = gtid_set(sets, 0)?;

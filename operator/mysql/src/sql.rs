@@ -70,7 +70,8 @@ SELECT VARIABLE_NAME, VARIABLE_VALUE FROM performance_schema.global_status WHERE
 'Aborted_connects','Bytes_received','Bytes_sent'); \
 SELECT t.PROCESSLIST_ID, t.PROCESSLIST_USER, (SELECT COUNT(*) FROM performance_schema.user_variables_by_thread v \
 WHERE v.THREAD_ID=t.THREAD_ID AND v.VARIABLE_NAME='rpl_semi_sync_replica' AND v.VARIABLE_VALUE='1') \
-FROM performance_schema.threads t WHERE t.PROCESSLIST_COMMAND IN ('Binlog Dump','Binlog Dump GTID'); \
+FROM performance_schema.threads t WHERE t.PROCESSLIST_COMMAND IN ('Binlog Dump','Binlog Dump GTID') \
+OR t.PROCESSLIST_USER='mainstay_clone'; \
 SELECT RECEIVED_TRANSACTION_SET FROM performance_schema.replication_connection_status WHERE CHANNEL_NAME=''; \
 SELECT @@GLOBAL.gtid_purged, @@GLOBAL.gtid_executed";
 

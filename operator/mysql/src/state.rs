@@ -24,6 +24,8 @@ pub struct ServerState {
     pub semi_sync: SemiSyncState,
     /// Sessions that read the binlog.
     pub dump_threads: Vec<DumpThread>,
+    /// Sessions of instances that are being cloned from this one.
+    pub clones: u32,
     /// gtid_executed.
     pub executed: GtidSet,
     /// gtid_purged.

@@ -1,0 +1,119 @@
+//! The rendered my.cnf: what the cluster's ConfigMap says, then what is this instance's own.
+
+use std::path::Path;
+
+use crate::config::Config;
+
+/// What the failover rules and the manager rely on beyond what `mainstay_core::mycnf` owns. It comes last, so it wins.
+const RULES: &[&str] = &[
+    // It begins read-only, and an operator decides about more.
+    "super_read_only=ON",
+    "read_only=ON",
+    "skip_replica_start=ON",
+    "event_scheduler=OFF",
+    "offline_mode=OFF",
+    "skip_networking=OFF",
+    // What is committed after a marker transaction was in the binlog after it (rule 1 b).
+    "binlog_order_commits=ON",
+    // What the manager reads.
+    "log_error=stderr",
+    "log_timestamps=UTC",
+];
+
+/// A line that cannot be written into a my.cnf.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("failed to render my.cnf: {name} holds a line break")]
+pub(crate) struct RenderError {
+    /// Which value.
+    pub name: &'static str,
+}
+
+/// The my.cnf with which mysqld is started.
+pub(crate) fn render(config: &Config) -> Result<String, RenderError> {
+    let paths = &config.paths;
+    let path = |name: &'static str, path: &Path| (name, path.display().to_string());
+    let own = [
+        path("datadir", &paths.data()),
+        path("socket", &paths.socket()),
+        path("pid_file", &paths.run.join("mysqld.pid")),
+        path("tmpdir", &paths.tmp()),
+        path("ssl_ca", &paths.server_tls.join("ca.crt")),
+        path("ssl_cert", &paths.server_tls.join("tls.crt")),
+        path("ssl_key", &paths.server_tls.join("tls.key")),
+        path("clone_ssl_ca", &paths.server_tls.join("ca.crt")),
+        ("port", config.ports.mysql.to_string()),
+        ("bind_address", config.mysql_bind.clone()),
+        ("admin_address", config.pod_ip.to_string()),
+        ("admin_port", config.ports.admin.to_string()),
+        ("server_id", config.server_id().to_string()),
+        ("report_host", config.host.clone()),
+        ("report_port", config.ports.mysql.to_string()),
+    ];
+    let mut text = String::from("# Written by the instance manager at each start of mysqld.\n");
+    push(&mut text, &format!("!include {}", paths.config_file.display()));
+    push(&mut text, "[mysqld]");
+    for line in RULES {
+        push(&mut text, line);
+    }
+    for (name, value) in own {
+        if value.contains(['\n', '\r']) {
+            return Err(RenderError { name });
+        }
+        push(&mut text, &format!("{name}={value}"));
+    }
+    Ok(text)
+}
+
+fn push(text: &mut String, line: &str) {
+    text.push_str(line);
+    text.push('\n');
+}
+
+/// Options of the run that makes a data directory and is thrown away: no binlog, so that no GTID is used; no sync of its
+/// own and no doublewrite, because one sync of the file system follows before the directory counts.
+pub(crate) const INITIALISE: &[&str] = &[
+    "--initialize-insecure",
+    "--skip-log-bin",
+    "--gtid-mode=OFF",
+    "--enforce-gtid-consistency=OFF",
+    "--super-read-only=OFF",
+    "--read-only=OFF",
+    "--innodb-flush-method=nosync",
+    "--skip-innodb-doublewrite",
+    "--innodb-flush-log-at-trx-commit=0",
+    "--innodb-buffer-pool-size=128M",
+    "--innodb-buffer-pool-dump-at-shutdown=OFF",
+    "--innodb-redo-log-capacity=100M",
+    "--caching-sha2-password-auto-generate-rsa-keys=OFF",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+
+    #[test]
+    fn f04_an_ipv6_instance() {
+        let mut config = testing::config(Path::new("/t"));
+        config.pod_ip = "fd00::7".parse().unwrap();
+        let text = render(&config).unwrap();
+        assert!(text.contains("\nadmin_address=fd00::7\n"));
+        assert!(text.contains("\nserver_id=1201\n"));
+    }
+
+    #[test]
+    fn what_is_its_own_comes_after_what_the_user_wrote() {
+        let text = render(&testing::config(Path::new("/t"))).unwrap();
+        let at = |piece: &str| text.find(piece).unwrap();
+        for line in ["super_read_only=ON", "skip_replica_start=ON", "log_error=stderr", "datadir="] {
+            assert!(at("!include") < at(line), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_value_is_one_line() {
+        let mut config = testing::config(Path::new("/t"));
+        config.host = "a\nskip-grant-tables".to_owned();
+        assert_eq!(render(&config), Err(RenderError { name: "report_host" }));
+    }
+}

@@ -1,0 +1,98 @@
+//! Attach: follow a source.
+
+use std::time::Duration;
+
+use mainstay_core::action::Endpoint;
+use mainstay_mysql::{Channel, Receiver, ReplicationSource, ServerState};
+use secrecy::SecretString;
+use tokio::time::sleep;
+
+use super::{Context, Done, Outcome, Refusal, refusal};
+
+/// Between two looks at how far the applier is.
+const POLL: Duration = Duration::from_millis(20);
+/// How long sessions of clients may take to be ended: the rest does not depend on it.
+const CLIENTS: Duration = Duration::from_millis(500);
+
+pub(super) async fn attach(context: &Context<'_>, source: &Endpoint) -> Outcome {
+    let mysql = context.mysql;
+    let state = mysql.read_state().await?;
+    if !state.super_read_only {
+        return Err(refusal("it is writable: it must be fenced first"));
+    }
+    let secrets = context.shared.secrets();
+    let Some(password) = &secrets.credentials.replication else {
+        return Err(refusal("the password of the replication account is not known: see the Secret's file replication"));
+    };
+    let source = ReplicationSource {
+        host: source.host.clone(),
+        port: source.port,
+        ca: context.shared.config.paths.server_tls.join("ca.crt").display().to_string(),
+    };
+    let same = state.channel.as_ref().filter(|channel| channel.host == source.host && channel.port == source.port);
+    if let Some(channel) = same.filter(|channel| channel.applier_error.is_none()) {
+        return resume(context, channel, password).await;
+    }
+    if state.receives() {
+        mysql.stop_receiver(context.left()).await?;
+    }
+    let was_primary = state.semi_sync.enabled;
+    if was_primary {
+        step_down(context, &state).await?;
+    }
+    apply_everything(context).await?;
+    mysql.set_source(&source, context.left()).await?;
+    mysql.start_applier(context.left()).await?;
+    mysql.start_receiver(context.shared.config.ordinal, password, context.left()).await?;
+    if was_primary && let Err(error) = mysql.end_client_sessions(CLIENTS).await {
+        tracing::warn!(%error, "clients of the former primary may still be connected");
+    }
+    Ok(Done::Applied)
+}
+
+/// It follows this source already, or did before: the relay log stays, whatever is in it. (An applier that cannot go on, as
+/// with a relay log that was torn by a power cut, gets a new one, if everything whole in the old one is applied.)
+async fn resume(context: &Context<'_>, channel: &Channel, password: &SecretString) -> Outcome {
+    let (receives, applies) = (channel.receiver != Receiver::Off, channel.applier_running);
+    if !applies {
+        context.mysql.start_applier(context.left()).await?;
+    }
+    if !receives {
+        context.mysql.start_receiver(context.shared.config.ordinal, password, context.left()).await?;
+    }
+    Ok(if receives && applies { Done::Already } else { Done::Applied })
+}
+
+/// A former primary waits for acknowledgements, and so would its applier. It is read-only, so nobody waits now. The
+/// switch takes a second while semi-synchronous replicas are connected, and a millisecond without.
+async fn step_down(context: &Context<'_>, state: &ServerState) -> Result<(), Refusal> {
+    let connections: Vec<u64> = state.dump_threads.iter().map(|thread| thread.connection).collect();
+    context.mysql.end_sessions(&connections, context.left()).await?;
+    context.mysql.semi_sync_off(context.left()).await?;
+    Ok(())
+}
+
+/// Changing the source drops the relay log, and it may hold the only copy of an acknowledged transaction (C3, decision
+/// A5): everything received must be applied. Nothing is received any more here.
+async fn apply_everything(context: &Context<'_>) -> Result<(), Refusal> {
+    let mut started = false;
+    loop {
+        let state = context.mysql.read_state().await?;
+        if state.fully_applied() {
+            return Ok(());
+        }
+        let channel = state.channel.as_ref();
+        if let Some(error) = channel.and_then(|channel| channel.applier_error.as_ref()).filter(|_| started) {
+            return Err(Refusal(format!("received transactions cannot be applied: {}", error.text)));
+        }
+        if channel.is_some_and(|channel| !channel.applier_running) {
+            context.mysql.start_applier(context.left()).await?;
+            started = true;
+        }
+        if context.left() <= POLL {
+            let missing = state.received().subtract(&state.executed);
+            return Err(Refusal(format!("{} received transactions are not applied yet", missing.count())));
+        }
+        sleep(POLL).await;
+    }
+}

@@ -1,0 +1,18 @@
+//! Restart: end mysqld by the shutdown rule and start it again, read-only.
+
+use mainstay_core::observed::Mysqld;
+
+use super::{Context, Done, Outcome};
+use crate::shutdown;
+
+pub(super) async fn restart(context: &Context<'_>) -> Outcome {
+    // One that does not serve yet begins read-only anyway, and its recovery is not begun anew.
+    if context.server.process().phase != Mysqld::Running {
+        return Ok(Done::Already);
+    }
+    match shutdown::make_read_only(context.mysql, context.left()).await {
+        Some(proof) => context.server.stop(proof).await,
+        None => context.server.kill().await,
+    }
+    Ok(Done::Applied)
+}

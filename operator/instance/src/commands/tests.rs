@@ -1,0 +1,450 @@
+//! Commands against a server made of values: what is asked of it, in which order, and what is refused.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use mainstay_core::GtidSet;
+use mainstay_core::action::Endpoint;
+use mainstay_core::rules::InstanceName;
+use mainstay_mysql::{Receiver, ServerState};
+
+use super::*;
+use crate::secrets::Secrets;
+use crate::state::{Stage, StateFile};
+use crate::testing::{self, FakeMysql, FakeServer, dump_thread};
+
+/// Incarnation of the instance under test, `shop-1`.
+const LIFE: &str = "life";
+
+struct Bench {
+    _dir: tempfile::TempDir,
+    mysql: Arc<FakeMysql>,
+    server: Arc<FakeServer>,
+    shared: Arc<Shared>,
+    commands: Arc<Commands>,
+}
+
+impl Bench {
+    fn new(state: ServerState) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let config = testing::config(dir.path());
+        for path in [&config.paths.volume, &config.paths.system_secret, &config.paths.root_secret] {
+            std::fs::create_dir_all(path).unwrap();
+        }
+        for name in mainstay_core::layout::SYSTEM_ACCOUNTS {
+            std::fs::write(config.paths.system_secret.join(name), "password").unwrap();
+        }
+        let secrets = Secrets::read(&config.paths);
+        let (mut file, _) = StateFile::open(&config.paths.state()).unwrap();
+        let known = crate::state::State { incarnation: LIFE.to_owned(), stage: Stage::Ready, ..Default::default() };
+        file.write(known).unwrap();
+        let mysql = Arc::new(FakeMysql::new(state));
+        let server = Arc::new(FakeServer { mysql: Arc::clone(&mysql), running: AtomicBool::new(true) });
+        let version = "9.7.4".parse().unwrap();
+        let shared = Arc::new(Shared::new(config, Arc::clone(&mysql) as Arc<dyn Mysql>, version, file, secrets));
+        shared.set_process(|process| process.phase = mainstay_core::observed::Mysqld::Running);
+        let commands = Arc::new(Commands::new(Arc::clone(&shared), Arc::clone(&server) as Arc<dyn Server>));
+        Self { _dir: dir, mysql, server, shared, commands }
+    }
+
+    async fn give(&self, epoch: u64, seq: u64, verb: Verb) -> proto::CommandReply {
+        self.give_to(LIFE, epoch, seq, verb).await
+    }
+
+    async fn give_to(&self, life: &str, epoch: u64, seq: u64, verb: Verb) -> proto::CommandReply {
+        let head =
+            Head { epoch, seq, incarnation: Incarnation(life.to_owned()), deadline: Duration::from_millis(200) };
+        Arc::clone(&self.commands).execute(head, verb).await
+    }
+}
+
+fn applied(reply: &proto::CommandReply) -> bool {
+    assert_eq!(reply.reason, "");
+    reply.result == i32::from(proto::command_reply::Result::Applied)
+}
+
+fn already(reply: &proto::CommandReply) -> bool {
+    reply.result == i32::from(proto::command_reply::Result::Already)
+}
+
+#[track_caller]
+fn refused(reply: &proto::CommandReply, because: &str) {
+    assert_eq!(reply.result, i32::from(proto::command_reply::Result::Refused));
+    assert!(reply.reason.contains(because), "{:?} does not say {because:?}", reply.reason);
+}
+
+fn member(ordinal: u32) -> MemberId {
+    let name = format!("shop-{ordinal}");
+    MemberId { incarnation: Incarnation(format!("life of {name}")), instance: InstanceName(name) }
+}
+
+fn members(ordinals: &[u32]) -> BTreeSet<MemberId> {
+    ordinals.iter().copied().map(member).collect()
+}
+
+fn open(ordinals: &[u32], acks_required: u32) -> Verb {
+    Verb::Open { members: members(ordinals), acks_required, baseline: GtidSet::new(), application: None }
+}
+
+fn allow(ordinals: &[u32], acks_required: u32) -> Verb {
+    Verb::Allow { members: members(ordinals), acks_required }
+}
+
+fn attach(ordinal: u32) -> Verb {
+    Verb::Attach { source: Endpoint { id: member(ordinal), host: format!("host-{ordinal}"), port: 33062 } }
+}
+
+/// A read-only server that follows nobody.
+fn closed() -> ServerState {
+    ServerState { channel: None, executed: testing::set("1-9"), ..testing::replica() }
+}
+
+#[tokio::test]
+async fn rule_0_only_newer_commands_for_this_incarnation_are_accepted() {
+    let bench = Bench::new(closed());
+    assert!(already(&bench.give(3, 7, Verb::Fence).await));
+    refused(&bench.give(3, 7, Verb::Fence).await, "not newer");
+    refused(&bench.give(3, 6, Verb::Fence).await, "not newer");
+    refused(&bench.give(2, 99, Verb::Fence).await, "not newer");
+    refused(&bench.give_to("other", 4, 1, Verb::Fence).await, "meant for the incarnation");
+    assert_eq!((bench.shared.state().told.epoch, bench.shared.state().told.seq), (3, 7));
+    let reply = bench.give(4, 1, Verb::Fence).await;
+    assert!(already(&reply));
+    assert_eq!((reply.epoch, reply.seq), (4, 1));
+    assert_eq!(reply.status.unwrap().persisted.unwrap().epoch, 4);
+}
+
+#[tokio::test]
+async fn rule_0_a_command_that_is_refused_by_the_server_is_persisted_all_the_same() {
+    let bench = Bench::new(testing::primary(1));
+    refused(&bench.give(5, 1, attach(0)).await, "writable");
+    assert_eq!(bench.shared.state().told.epoch, 5);
+    refused(&bench.give(5, 1, Verb::Fence).await, "not newer");
+}
+
+#[tokio::test]
+async fn what_was_told_is_kept() {
+    let bench = Bench::new(closed());
+    bench.mysql.join_when_semi_sync(vec![dump_thread(2)]);
+    assert!(applied(&bench.give(1, 1, open(&[0, 2], 1)).await));
+    let told = bench.shared.state().told;
+    assert_eq!(told.primary.unwrap().instance.0, "shop-1");
+    assert_eq!((told.told_epoch, told.members.len(), told.acks_required), (1, 2, 1));
+    assert!(applied(&bench.give(1, 2, allow(&[2], 1)).await));
+    assert_eq!(bench.shared.state().told.members, [member(2)]);
+}
+
+#[tokio::test]
+async fn a_status_carries_the_pair_of_the_command_that_has_ended() {
+    let bench = Bench::new(testing::primary(1));
+    bench.mysql.hang_commits();
+    let commands = Arc::clone(&bench.commands);
+    let head = Head { epoch: 1, seq: 1, incarnation: Incarnation(LIFE.to_owned()), deadline: Duration::from_secs(5) };
+    let running = tokio::spawn(commands.execute(head, Verb::Mark));
+    while bench.shared.state().told.epoch != 1 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(bench.shared.observe().await.persisted.as_ref().unwrap().epoch, 0);
+    assert!(applied(&bench.give(1, 2, Verb::Fence).await));
+    refused(&running.await.unwrap(), "a fence interrupted it");
+    assert_eq!(bench.shared.observe().await.persisted.as_ref().unwrap().seq, 2);
+}
+
+#[tokio::test]
+async fn a_replica_is_fenced_by_stopping_its_receiver() {
+    let bench = Bench::new(testing::replica());
+    assert!(applied(&bench.give(1, 1, Verb::Fence).await));
+    assert_eq!(bench.mysql.calls(), ["stop_receiver"]);
+    assert!(already(&bench.give(1, 2, Verb::Fence).await));
+}
+
+#[tokio::test]
+async fn a_fenced_replica_goes_on_applying() {
+    let mut state = testing::replica();
+    let channel = state.channel.as_mut().unwrap();
+    channel.applier_running = false;
+    channel.received = testing::set("1-9");
+    let bench = Bench::new(state);
+    assert!(applied(&bench.give(1, 1, Verb::Fence).await));
+    assert_eq!(bench.mysql.calls(), ["stop_receiver", "start_applier"]);
+}
+
+#[tokio::test]
+async fn a_primary_is_fenced_and_its_clients_are_sent_away() {
+    let bench = Bench::new(testing::primary(1));
+    bench.mysql.lock_account(0);
+    let reply = bench.give(1, 1, Verb::Fence).await;
+    assert!(applied(&reply));
+    assert_eq!(
+        bench.mysql.calls(),
+        [
+            "set_super_read_only",
+            // Accounts can only be changed outside of super_read_only; nobody gets an acknowledgement meanwhile.
+            "set_acks 65535",
+            "leave_super_read_only",
+            "unlock 0",
+            "set_super_read_only",
+            "set_event_scheduler false",
+            "end_client_sessions",
+        ]
+    );
+    assert!(!reply.status.unwrap().writable);
+}
+
+#[tokio::test]
+async fn a1_a_fence_kills_rather_than_wait_for_a_commit() {
+    let bench = Bench::new(testing::primary(1));
+    bench.mysql.hang_commits();
+    let reply = bench.give(1, 1, Verb::Fence).await;
+    assert!(applied(&reply));
+    assert_eq!(bench.mysql.calls(), ["set_super_read_only", "kill"]);
+    assert!(!reply.status.unwrap().writable);
+}
+
+#[tokio::test]
+async fn a1_a_fence_kills_at_once_when_nobody_can_acknowledge() {
+    let mut state = testing::primary(0);
+    state.semi_sync.waiters = 2;
+    let bench = Bench::new(state);
+    assert!(applied(&bench.give(1, 1, Verb::Fence).await));
+    assert_eq!(bench.mysql.calls(), ["kill"]);
+}
+
+#[tokio::test]
+async fn a_fence_kills_a_server_that_does_not_answer() {
+    let bench = Bench::new(testing::primary(1));
+    bench.mysql.fall_silent();
+    assert!(applied(&bench.give(1, 1, Verb::Fence).await));
+    assert_eq!(bench.mysql.calls(), ["kill"]);
+}
+
+#[tokio::test]
+async fn a_fence_is_answered_at_once_while_mysqld_does_not_run() {
+    let bench = Bench::new(testing::primary(1));
+    bench.server.running.store(false, Ordering::SeqCst);
+    assert!(applied(&bench.give(1, 1, Verb::Fence).await));
+    assert_eq!(bench.mysql.calls(), Vec::<String>::new());
+    assert_eq!(bench.shared.state().told.epoch, 1);
+}
+
+#[tokio::test]
+async fn attach_points_a_detached_instance_at_its_source() {
+    let bench = Bench::new(closed());
+    assert!(applied(&bench.give(1, 1, attach(0)).await));
+    assert_eq!(bench.mysql.calls(), ["set_source host-0:33062", "start_applier", "start_receiver 1"]);
+    assert!(already(&bench.give(1, 2, attach(0)).await));
+    assert_eq!(bench.shared.state().told.told_epoch, 0, "only Open and Allow tell");
+}
+
+#[tokio::test]
+async fn attach_to_the_same_source_keeps_the_relay_log() {
+    let mut state = testing::replica();
+    let channel = state.channel.as_mut().unwrap();
+    channel.host = "host-0".to_owned();
+    channel.receiver = Receiver::Off;
+    channel.received = testing::set("1-9");
+    let bench = Bench::new(state);
+    assert!(applied(&bench.give(1, 1, attach(0)).await));
+    assert_eq!(bench.mysql.calls(), ["start_receiver 1"]);
+}
+
+#[tokio::test]
+async fn a5_attach_applies_what_was_received_before_it_drops_the_relay_log() {
+    let mut state = testing::replica();
+    let channel = state.channel.as_mut().unwrap();
+    channel.applier_running = false;
+    channel.received = testing::set("1-9");
+    let bench = Bench::new(state);
+    assert!(applied(&bench.give(1, 1, attach(0)).await));
+    let calls = bench.mysql.calls();
+    assert_eq!(calls[..3], ["stop_receiver", "start_applier", "set_source host-0:33062"]);
+}
+
+#[tokio::test]
+async fn a5_attach_is_refused_while_received_transactions_are_not_applied() {
+    let mut state = testing::replica();
+    state.channel.as_mut().unwrap().received = testing::set("1-9");
+    let bench = Bench::new(state);
+    refused(&bench.give(1, 1, attach(0)).await, "9 received transactions are not applied yet");
+    assert_eq!(bench.mysql.calls(), ["stop_receiver"]);
+}
+
+#[tokio::test]
+async fn a_former_primary_steps_down_before_it_follows() {
+    let mut state = testing::primary(1);
+    state.super_read_only = true;
+    let bench = Bench::new(state);
+    assert!(applied(&bench.give(1, 1, attach(0)).await));
+    assert_eq!(
+        bench.mysql.calls(),
+        [
+            "end_sessions [102]",
+            "semi_sync_off",
+            "set_source host-0:33062",
+            "start_applier",
+            "start_receiver 1",
+            "end_client_sessions",
+        ]
+    );
+}
+
+#[tokio::test]
+async fn open_lets_nobody_unlisted_acknowledge_before_the_first_write() {
+    let bench = Bench::new(closed());
+    bench.mysql.lock_account(2);
+    bench.mysql.join_when_semi_sync(vec![dump_thread(2), dump_thread(4)]);
+    assert!(applied(&bench.give(1, 1, open(&[0, 2], 1)).await));
+    let calls = bench.mysql.calls();
+    // What comes after the opening does not delay it.
+    let opened = calls.iter().position(|call| call == "open_writes").unwrap();
+    let opening: Vec<_> = calls.iter().take(opened + 1).collect();
+    assert_eq!(
+        opening,
+        [
+            "semi_sync_on 65535",
+            "leave_super_read_only",
+            "lock 1",
+            "unlock 2",
+            "lock 3",
+            "lock 4",
+            "lock 5",
+            "lock 6",
+            "end_sessions [104]",
+            "set_acks 1",
+            "open_writes",
+        ]
+    );
+}
+
+#[tokio::test]
+async fn open_waits_for_k_members_and_closes_again_without_them() {
+    let bench = Bench::new(closed());
+    bench.mysql.join_when_semi_sync(vec![dump_thread(2)]);
+    let reply = bench.give(1, 1, open(&[0, 2], 2)).await;
+    refused(&reply, "1 of the members are connected, and a commit needs the acknowledgement of 2");
+    assert!(!bench.mysql.calls().contains(&"open_writes".to_owned()));
+    assert!(!reply.status.unwrap().writable);
+}
+
+#[tokio::test]
+async fn open_is_refused_without_the_baseline_or_with_a_relay_log() {
+    let bench = Bench::new(closed());
+    let verb = Verb::Open {
+        members: members(&[0]),
+        acks_required: 1,
+        baseline: testing::set("1-10"),
+        application: None,
+    };
+    refused(&bench.give(1, 1, verb).await, "lacks");
+    bench.mysql.change(|state| *state = testing::replica());
+    refused(&bench.give(1, 2, open(&[0], 1)).await, "still receives");
+    bench.mysql.change(|state| {
+        let channel = state.channel.as_mut().unwrap();
+        channel.receiver = Receiver::Off;
+        channel.received = testing::set("1-9");
+    });
+    refused(&bench.give(1, 3, open(&[0], 1)).await, "not applied");
+    assert_eq!(bench.mysql.calls(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn one_instance_opens_without_semi_sync() {
+    let bench = Bench::new(closed());
+    assert!(applied(&bench.give(1, 1, open(&[], 0)).await));
+    let calls = bench.mysql.calls();
+    assert!(calls.contains(&"open_writes".to_owned()));
+    assert!(!calls.iter().any(|call| call.starts_with("semi_sync_on")));
+}
+
+#[tokio::test]
+async fn open_again_enforces_the_list_and_says_already() {
+    let bench = Bench::new(testing::primary(1));
+    for ordinal in [0, 1, 3, 4, 5, 6] {
+        bench.mysql.lock_account(ordinal);
+    }
+    assert!(already(&bench.give(1, 1, open(&[2], 1)).await));
+}
+
+#[tokio::test]
+async fn allow_locks_before_it_ends_sessions() {
+    let mut state = testing::primary(2);
+    state.dump_threads.push(mainstay_mysql::DumpThread {
+        connection: 500,
+        user: "debezium".to_owned(),
+        ordinal: None,
+        semi_sync: false,
+    });
+    let bench = Bench::new(state);
+    for ordinal in [0, 1, 4, 5, 6] {
+        bench.mysql.lock_account(ordinal);
+    }
+    assert!(applied(&bench.give(1, 1, allow(&[2], 1)).await));
+    // Change data capture only reads and stays.
+    assert_eq!(bench.mysql.calls(), ["lock 3", "end_sessions [103]"]);
+    assert!(already(&bench.give(1, 2, allow(&[2], 1)).await));
+}
+
+#[tokio::test]
+async fn c14_a_foreign_semi_synchronous_client_is_ended() {
+    let mut state = testing::primary(1);
+    state.dump_threads.push(mainstay_mysql::DumpThread {
+        connection: 500,
+        user: "somebody".to_owned(),
+        ordinal: None,
+        semi_sync: true,
+    });
+    let bench = Bench::new(state);
+    for ordinal in [0, 1, 3, 4, 5, 6] {
+        bench.mysql.lock_account(ordinal);
+    }
+    assert!(applied(&bench.give(1, 1, allow(&[2], 1)).await));
+    assert_eq!(bench.mysql.calls(), ["end_sessions [500]"]);
+}
+
+#[tokio::test]
+async fn a_marker_is_forgotten_when_the_list_changes() {
+    let bench = Bench::new(testing::primary(2));
+    let marker = |reply: &proto::CommandReply| reply.status.clone().unwrap().marker;
+    let reply = bench.give(1, 1, allow(&[2, 3], 1)).await;
+    assert_eq!(marker(&reply), None);
+    let reply = bench.give(1, 2, Verb::Mark).await;
+    assert_eq!(marker(&reply), Some(testing::set("1-9").to_string()));
+    let reply = bench.give(1, 3, allow(&[2, 3], 1)).await;
+    assert!(marker(&reply).is_some(), "the list is the same");
+    let reply = bench.give(1, 4, allow(&[2], 1)).await;
+    assert_eq!(marker(&reply), None);
+}
+
+#[tokio::test]
+async fn a_marker_that_nobody_acknowledges_is_refused() {
+    let bench = Bench::new(testing::primary(1));
+    bench.mysql.hang_commits();
+    let reply = bench.give(1, 1, Verb::Mark).await;
+    refused(&reply, "marker");
+    assert_eq!(reply.status.unwrap().marker, None);
+}
+
+#[tokio::test]
+async fn a1_restart_stops_cleanly_only_what_is_read_only() {
+    let bench = Bench::new(testing::primary(1));
+    assert!(applied(&bench.give(1, 1, Verb::Restart).await));
+    assert_eq!(bench.mysql.calls(), ["set_super_read_only", "stop"]);
+    let bench = Bench::new(testing::primary(1));
+    bench.mysql.hang_commits();
+    assert!(applied(&bench.give(1, 1, Verb::Restart).await));
+    assert_eq!(bench.mysql.calls(), ["set_super_read_only", "kill"]);
+}
+
+#[tokio::test]
+async fn a_clone_is_refused_over_an_open_primary_and_from_itself() {
+    let donor = |ordinal| Verb::Clone {
+        donor: Endpoint { id: member(ordinal), host: format!("host-{ordinal}"), port: 33062 },
+    };
+    let bench = Bench::new(testing::primary(1));
+    refused(&bench.give(1, 1, donor(0)).await, "writable");
+    refused(&bench.give(1, 2, donor(1)).await, "itself");
+    let bench = Bench::new(ServerState { clones: 1, ..closed() });
+    refused(&bench.give(1, 1, donor(0)).await, "being cloned from it");
+    let bench = Bench::new(closed());
+    assert!(applied(&bench.give(1, 1, donor(0)).await));
+    assert_eq!(bench.mysql.calls(), ["clone from host-0"]);
+}

@@ -1,0 +1,337 @@
+//! What a manager is told from outside, once, at its start.
+
+use std::ffi::OsString;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use mainstay_core::layout;
+use mainstay_core::rules::InstanceName;
+
+/// Why the manager cannot know who it is.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// An environment variable is missing or not text.
+    #[error("failed to read the environment variable {0}")]
+    Missing(&'static str),
+    /// An environment variable holds something else.
+    #[error("failed to understand the environment variable {name}={value:?}: it must be {wanted}")]
+    Invalid {
+        /// Its name.
+        name: &'static str,
+        /// Its value.
+        value: String,
+        /// What it must be.
+        wanted: &'static str,
+    },
+}
+
+/// Everything that a manager is told.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Namespace of the cluster.
+    pub namespace: String,
+    /// Name of the cluster.
+    pub cluster: String,
+    /// Name of this instance, `<cluster>-<ordinal>`.
+    pub instance: InstanceName,
+    /// Ordinal of this instance.
+    pub ordinal: u32,
+    /// Host name under which the others reach this instance.
+    pub host: String,
+    /// Address of the pod: the admin port is bound to it, as MySQL takes no wildcard there.
+    pub pod_ip: IpAddr,
+    /// First server_id of the cluster.
+    pub server_id_base: u32,
+    /// Hash of the cluster's my.cnf, reported as it is.
+    pub config_hash: String,
+    /// Files and directories.
+    pub paths: Paths,
+    /// Ports of this instance.
+    pub ports: Ports,
+    /// `bind_address` of the client port.
+    pub mysql_bind: String,
+    /// Address on which gRPC and HTTP are served.
+    pub bind: IpAddr,
+    /// Programs of the image.
+    pub programs: Programs,
+    /// Times.
+    pub timing: Timing,
+    /// Reap processes that lost their parent: the duty of PID 1, and wrong for anybody else.
+    pub adopt_orphans: bool,
+}
+
+/// Files and directories; see [`layout`].
+#[derive(Clone, Debug)]
+pub struct Paths {
+    /// Mount point of the data volume.
+    pub volume: PathBuf,
+    /// Sockets, pid file, rendered files; in memory.
+    pub run: PathBuf,
+    /// my.cnf of the cluster.
+    pub config_file: PathBuf,
+    /// Passwords of Mainstay's accounts.
+    pub system_secret: PathBuf,
+    /// Password of the DBA's account.
+    pub root_secret: PathBuf,
+    /// Password of the application's user.
+    pub app_secret: PathBuf,
+    /// Server certificate.
+    pub server_tls: PathBuf,
+    /// CAs of the gRPC clients.
+    pub client_ca: PathBuf,
+}
+
+impl Paths {
+    /// MySQL's data directory.
+    #[must_use]
+    pub fn data(&self) -> PathBuf {
+        self.volume.join("data")
+    }
+
+    /// Where a data directory is made, before it is renamed.
+    #[must_use]
+    pub fn data_init(&self) -> PathBuf {
+        self.volume.join("data.init")
+    }
+
+    /// Where a data directory is deleted, after it was renamed.
+    #[must_use]
+    pub fn data_old(&self) -> PathBuf {
+        self.volume.join("data.old")
+    }
+
+    /// The state file.
+    #[must_use]
+    pub fn state(&self) -> PathBuf {
+        self.volume.join("state")
+    }
+
+    /// The file that is given up when the disk is full.
+    #[must_use]
+    pub fn reserve(&self) -> PathBuf {
+        self.volume.join("reserve")
+    }
+
+    /// MySQL's temporary files.
+    #[must_use]
+    pub fn tmp(&self) -> PathBuf {
+        self.volume.join("tmp")
+    }
+
+    /// MySQL's Unix socket.
+    #[must_use]
+    pub fn socket(&self) -> PathBuf {
+        self.run.join("mysqld.sock")
+    }
+
+    /// The rendered my.cnf.
+    #[must_use]
+    pub fn defaults(&self) -> PathBuf {
+        self.run.join("my.cnf")
+    }
+
+    /// The init file; it holds passwords and exists only while mysqld starts.
+    #[must_use]
+    pub fn init_file(&self) -> PathBuf {
+        self.run.join("init.sql")
+    }
+
+    /// The manager's own socket.
+    #[must_use]
+    pub fn manager_socket(&self) -> PathBuf {
+        self.run.join("manager.sock")
+    }
+}
+
+/// Ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ports {
+    /// Clients of MySQL.
+    pub mysql: u16,
+    /// MySQL's admin port.
+    pub admin: u16,
+    /// gRPC.
+    pub grpc: u16,
+    /// Probes and metrics.
+    pub http: u16,
+}
+
+/// Programs of the MySQL image, with what has to come before their own arguments.
+#[derive(Clone, Debug)]
+pub struct Programs {
+    /// mysqld.
+    pub mysqld: Vec<OsString>,
+    /// Appended to the arguments of mysqld.
+    pub mysqld_args: Vec<OsString>,
+    /// `mysql_tzinfo_to_sql`.
+    pub tzinfo: Vec<OsString>,
+    /// The image's time zones.
+    pub zoneinfo: PathBuf,
+}
+
+/// Times of the manager.
+#[derive(Clone, Copy, Debug)]
+pub struct Timing {
+    /// A status is sent at least this often.
+    pub heartbeat: Duration,
+    /// Between two samples while a change is expected.
+    pub busy_sample: Duration,
+    /// Between two looks at mounted files.
+    pub files: Duration,
+    /// How long a clean shutdown waits for `super_read_only` before it kills (decision A1).
+    pub read_only: Duration,
+    /// How long mysqld may take to end after SIGTERM, before it is killed.
+    pub shutdown: Duration,
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        Self {
+            heartbeat: Duration::from_millis(500),
+            busy_sample: Duration::from_millis(50),
+            files: Duration::from_secs(1),
+            read_only: Duration::from_secs(3),
+            shutdown: Duration::from_secs(240),
+        }
+    }
+}
+
+impl Config {
+    /// The configuration of a manager in its container.
+    pub fn from_env() -> Result<Self, ConfigError> {
+        Self::from_lookup(|name| std::env::var(name).ok())
+    }
+
+    fn from_lookup(lookup: impl Fn(&'static str) -> Option<String>) -> Result<Self, ConfigError> {
+        let get = |name| lookup(name).filter(|value| !value.is_empty()).ok_or(ConfigError::Missing(name));
+        let (namespace, cluster) = (get(layout::env::NAMESPACE)?, get(layout::env::CLUSTER)?);
+        let instance = get(layout::env::INSTANCE)?;
+        let ordinal = ordinal(&cluster, &instance)?;
+        let pod_ip = parse(layout::env::POD_IP, &get(layout::env::POD_IP)?, "an IP address")?;
+        let server_id_base = parse(layout::env::SERVER_ID_BASE, &get(layout::env::SERVER_ID_BASE)?, "a number")?;
+        Ok(Self {
+            // Never a full domain: the cluster's domain is nobody's business (case F04).
+            host: format!("{instance}.{cluster}-instances.{namespace}.svc"),
+            namespace,
+            cluster,
+            instance: InstanceName(instance),
+            ordinal,
+            pod_ip,
+            server_id_base,
+            config_hash: lookup(layout::env::CONFIG_HASH).unwrap_or_default(),
+            paths: Paths::in_container(),
+            ports: Ports {
+                mysql: layout::PORT_MYSQL,
+                admin: layout::PORT_ADMIN,
+                grpc: layout::PORT_GRPC,
+                http: layout::PORT_HTTP,
+            },
+            mysql_bind: "*".to_owned(),
+            bind: IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+            programs: Programs::in_container(),
+            timing: Timing::default(),
+            adopt_orphans: std::process::id() == 1,
+        })
+    }
+
+    /// This instance's server_id.
+    #[must_use]
+    pub const fn server_id(&self) -> u32 {
+        self.server_id_base.saturating_add(self.ordinal)
+    }
+
+    /// Where gRPC is served.
+    #[must_use]
+    pub const fn grpc_addr(&self) -> SocketAddr {
+        SocketAddr::new(self.bind, self.ports.grpc)
+    }
+
+    /// Where probes are served.
+    #[must_use]
+    pub const fn http_addr(&self) -> SocketAddr {
+        SocketAddr::new(self.bind, self.ports.http)
+    }
+}
+
+impl Paths {
+    fn in_container() -> Self {
+        Self {
+            volume: layout::VOLUME.into(),
+            run: layout::RUN_DIR.into(),
+            config_file: layout::CONFIG_FILE.into(),
+            system_secret: layout::SYSTEM_SECRET_DIR.into(),
+            root_secret: layout::ROOT_SECRET_DIR.into(),
+            app_secret: layout::APP_SECRET_DIR.into(),
+            server_tls: layout::SERVER_TLS_DIR.into(),
+            client_ca: layout::CLIENT_CA_DIR.into(),
+        }
+    }
+}
+
+impl Programs {
+    fn in_container() -> Self {
+        Self {
+            mysqld: vec!["mysqld".into()],
+            mysqld_args: Vec::new(),
+            tzinfo: vec!["mysql_tzinfo_to_sql".into()],
+            zoneinfo: "/usr/share/zoneinfo".into(),
+        }
+    }
+}
+
+/// The ordinal in the name of an instance of a cluster.
+fn ordinal(cluster: &str, instance: &str) -> Result<u32, ConfigError> {
+    let digits = instance.strip_prefix(cluster).and_then(|rest| rest.strip_prefix('-')).unwrap_or_default();
+    parse(layout::env::INSTANCE, digits, "the cluster's name, a hyphen and a number").map_err(|error| match error {
+        ConfigError::Invalid { name, wanted, .. } => ConfigError::Invalid { name, value: instance.to_owned(), wanted },
+        other @ ConfigError::Missing(_) => other,
+    })
+}
+
+fn parse<T: std::str::FromStr>(name: &'static str, value: &str, wanted: &'static str) -> Result<T, ConfigError> {
+    value.parse().map_err(|_unparsable| ConfigError::Invalid { name, value: value.to_owned(), wanted })
+}
+
+/// The ordinal of an instance of any cluster: what follows the last hyphen.
+#[must_use]
+pub fn ordinal_of(instance: &InstanceName) -> Option<u32> {
+    instance.0.rsplit_once('-')?.1.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lookup(name: &'static str) -> Option<String> {
+        let value = match name {
+            layout::env::NAMESPACE => "prod",
+            layout::env::CLUSTER => "shop-2",
+            layout::env::INSTANCE => "shop-2-1",
+            layout::env::POD_IP => "fd00::7",
+            layout::env::SERVER_ID_BASE => "1200",
+            layout::env::CONFIG_HASH => "abcd",
+            _ => return None,
+        };
+        Some(value.to_owned())
+    }
+
+    #[test]
+    fn f04_what_the_environment_says() {
+        let config = Config::from_lookup(lookup).unwrap();
+        assert_eq!((config.ordinal, config.server_id()), (1, 1201));
+        assert_eq!(config.host, "shop-2-1.shop-2-instances.prod.svc");
+        assert_eq!(config.grpc_addr().to_string(), "[::]:8443");
+        assert!(config.pod_ip.is_ipv6());
+    }
+
+    #[test]
+    fn what_is_missing_or_wrong_is_named() {
+        for name in [layout::env::NAMESPACE, layout::env::POD_IP, layout::env::SERVER_ID_BASE] {
+            let error = Config::from_lookup(|wanted| lookup(wanted).filter(|_| wanted != name)).unwrap_err();
+            assert!(error.to_string().contains(name), "{error}");
+        }
+        let other = |name| if name == layout::env::INSTANCE { Some("other-1".to_owned()) } else { lookup(name) };
+        assert!(Config::from_lookup(other).unwrap_err().to_string().contains("other-1"));
+    }
+}

@@ -1,0 +1,184 @@
+//! The gRPC service: who may ask what, and how it reaches the commands.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::Stream;
+use mainstay_core::action::{Application, Endpoint, Verb};
+use mainstay_core::rules::{Incarnation, InstanceName, MemberId};
+use tokio::sync::watch;
+use tokio::time::timeout;
+use tonic::{Request, Response, Status};
+
+use crate::commands::{Commands, Head};
+use crate::convert::gtid_set;
+use crate::proto;
+use crate::proto::instance_server::{Instance, InstanceServer};
+use crate::shared::Shared;
+use crate::tls::{Connection, Reloadable, Role, accept};
+
+/// A connection that does not answer for this long is closed.
+const KEEPALIVE: Duration = Duration::from_secs(5);
+/// A command may not keep the others waiting for longer.
+const LONGEST_DEADLINE: Duration = Duration::from_secs(60);
+
+/// The service.
+pub(crate) struct Service {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) commands: Arc<Commands>,
+}
+
+/// Serves until the manager ends.
+pub(crate) async fn serve(
+    listener: tokio::net::TcpListener,
+    tls: Reloadable,
+    instance_uri: String,
+    service: Service,
+) -> Result<(), tonic::transport::Error> {
+    let incoming: tokio_stream::wrappers::ReceiverStream<Result<Connection, std::io::Error>> =
+        accept(listener, tls, instance_uri);
+    tonic::transport::Server::builder()
+        .http2_keepalive_interval(Some(KEEPALIVE))
+        .http2_keepalive_timeout(Some(KEEPALIVE))
+        .add_service(InstanceServer::new(service))
+        .serve_with_incoming(incoming)
+        .await
+}
+
+#[expect(clippy::result_large_err, reason = "tonic's own error type")]
+fn require_operator<T>(request: &Request<T>) -> Result<(), Status> {
+    match request.extensions().get::<Role>() {
+        Some(Role::Operator) => Ok(()),
+        Some(Role::Instance) | None => Err(Status::permission_denied("only the operator may command")),
+    }
+}
+
+#[expect(clippy::result_large_err, reason = "tonic's own error type")]
+fn head(command: Option<proto::Command>) -> Result<Head, Status> {
+    let command = command.ok_or_else(|| Status::invalid_argument("the command has no head"))?;
+    Ok(Head {
+        epoch: command.epoch,
+        seq: command.seq,
+        incarnation: Incarnation(command.incarnation),
+        deadline: Duration::from_millis(command.deadline_ms.into()).min(LONGEST_DEADLINE),
+    })
+}
+
+#[expect(clippy::result_large_err, reason = "tonic's own error type")]
+fn endpoint(endpoint: Option<proto::Endpoint>) -> Result<Endpoint, Status> {
+    let endpoint = endpoint.ok_or_else(|| Status::invalid_argument("the command names no other instance"))?;
+    let port = u16::try_from(endpoint.port).map_err(|_large| Status::invalid_argument("the port is no port"))?;
+    Ok(Endpoint {
+        id: MemberId {
+            instance: InstanceName(endpoint.instance),
+            incarnation: Incarnation(endpoint.incarnation),
+        },
+        host: endpoint.host,
+        port,
+    })
+}
+
+impl Service {
+    async fn execute(&self, head: Head, verb: Verb) -> Result<Response<proto::CommandReply>, Status> {
+        Ok(Response::new(Arc::clone(&self.commands).execute(head, verb).await))
+    }
+}
+
+#[tonic::async_trait]
+impl Instance for Service {
+    type WatchStream = Pin<Box<dyn Stream<Item = Result<proto::Status, Status>> + Send>>;
+
+    async fn watch(&self, _request: Request<proto::WatchRequest>) -> Result<Response<Self::WatchStream>, Status> {
+        let heartbeat = self.shared.config.timing.heartbeat;
+        Ok(Response::new(Box::pin(statuses(self.shared.watch_status(), heartbeat))))
+    }
+
+    async fn ping(&self, _request: Request<proto::PingRequest>) -> Result<Response<proto::PingReply>, Status> {
+        let instance = self.shared.config.instance.0.clone();
+        Ok(Response::new(proto::PingReply { instance, epoch: self.shared.state().told.epoch }))
+    }
+
+    async fn fence(
+        &self,
+        request: Request<proto::FenceRequest>,
+    ) -> Result<Response<proto::CommandReply>, Status> {
+        require_operator(&request)?;
+        self.execute(head(request.into_inner().command)?, Verb::Fence).await
+    }
+
+    async fn attach(
+        &self,
+        request: Request<proto::AttachRequest>,
+    ) -> Result<Response<proto::CommandReply>, Status> {
+        require_operator(&request)?;
+        let request = request.into_inner();
+        let verb = Verb::Attach { source: endpoint(request.source)? };
+        self.execute(head(request.command)?, verb).await
+    }
+
+    async fn open(&self, request: Request<proto::OpenRequest>) -> Result<Response<proto::CommandReply>, Status> {
+        require_operator(&request)?;
+        let request = request.into_inner();
+        let baseline = gtid_set("baseline", &request.baseline)
+            .map_err(|error| Status::invalid_argument(error.to_string()))?;
+        let application =
+            request.application.map(|asked| Application { database: asked.database, user: asked.user });
+        let verb = Verb::Open {
+            members: request.members.iter().map(Into::into).collect(),
+            acks_required: request.acks_required,
+            baseline,
+            application: application.filter(|asked| !asked.database.is_empty() && !asked.user.is_empty()),
+        };
+        self.execute(head(request.command)?, verb).await
+    }
+
+    async fn allow(
+        &self,
+        request: Request<proto::AllowRequest>,
+    ) -> Result<Response<proto::CommandReply>, Status> {
+        require_operator(&request)?;
+        let request = request.into_inner();
+        let members = request.members.iter().map(Into::into).collect();
+        let verb = Verb::Allow { members, acks_required: request.acks_required };
+        self.execute(head(request.command)?, verb).await
+    }
+
+    async fn mark(&self, request: Request<proto::MarkRequest>) -> Result<Response<proto::CommandReply>, Status> {
+        require_operator(&request)?;
+        self.execute(head(request.into_inner().command)?, Verb::Mark).await
+    }
+
+    async fn clone_from(
+        &self,
+        request: Request<proto::CloneRequest>,
+    ) -> Result<Response<proto::CommandReply>, Status> {
+        require_operator(&request)?;
+        let request = request.into_inner();
+        let verb = Verb::Clone { donor: endpoint(request.donor)? };
+        self.execute(head(request.command)?, verb).await
+    }
+
+    async fn restart(
+        &self,
+        request: Request<proto::RestartRequest>,
+    ) -> Result<Response<proto::CommandReply>, Status> {
+        require_operator(&request)?;
+        self.execute(head(request.into_inner().command)?, Verb::Restart).await
+    }
+}
+
+/// The status now, then each that says something new, and the last one again after each heartbeat without.
+fn statuses(
+    mut changes: watch::Receiver<Arc<proto::Status>>,
+    heartbeat: Duration,
+) -> impl Stream<Item = Result<proto::Status, Status>> + Send {
+    changes.mark_changed();
+    futures::stream::unfold(changes, move |mut changes| async move {
+        if let Ok(Err(_ended)) = timeout(heartbeat, changes.changed()).await {
+            return None;
+        }
+        let status = proto::Status::clone(&changes.borrow_and_update());
+        Some((Ok(status), changes))
+    })
+}

@@ -1,0 +1,152 @@
+//! What other processes of the container ask of the manager, over its own socket: `instance status` and `instance
+//! pre-stop`.
+
+use std::path::Path;
+use std::time::Duration;
+
+use http_body_util::{BodyExt as _, Empty};
+use hyper::Request;
+use hyper::body::Bytes;
+use hyper_util::rt::TokioIo;
+use serde_json::{Value, json};
+use tokio::net::UnixStream;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::proto;
+
+/// How long an answer may take.
+const ANSWER: Duration = Duration::from_secs(5);
+/// How long the pre-stop hook waits for somebody to take over (decision A13).
+pub const PATIENCE: Duration = Duration::from_secs(20);
+/// Between two looks whether somebody did.
+const POLL: Duration = Duration::from_millis(100);
+
+/// Why the manager could not be asked.
+#[derive(Debug, thiserror::Error)]
+pub enum LocalError {
+    /// It does not listen.
+    #[error("failed to connect to the instance manager at {socket}")]
+    Connect {
+        /// Its socket.
+        socket: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// It did not answer, or not properly.
+    #[error("failed to ask the instance manager for {path}: {reason}")]
+    Ask {
+        /// What was asked.
+        path: &'static str,
+        /// Why it failed.
+        reason: String,
+    },
+}
+
+async fn ask(socket: &Path, method: &'static str, path: &'static str) -> Result<String, LocalError> {
+    let failed = |reason: String| LocalError::Ask { path, reason };
+    let work = async {
+        let stream = UnixStream::connect(socket)
+            .await
+            .map_err(|source| LocalError::Connect { socket: socket.display().to_string(), source })?;
+        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+            .await
+            .map_err(|error| failed(error.to_string()))?;
+        let connection = tokio::spawn(connection);
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("host", "localhost")
+            .body(Empty::<Bytes>::new())
+            .map_err(|error| failed(error.to_string()))?;
+        let response = sender.send_request(request).await.map_err(|error| failed(error.to_string()))?;
+        let status = response.status();
+        let body = response.into_body().collect().await.map_err(|error| failed(error.to_string()))?.to_bytes();
+        connection.abort();
+        let text = String::from_utf8_lossy(&body).into_owned();
+        if status.is_success() { Ok(text) } else { Err(failed(format!("{status}: {}", text.trim()))) }
+    };
+    timeout(ANSWER, work).await.map_err(|_elapsed| failed(format!("no answer within {ANSWER:?}")))?
+}
+
+/// The status of the manager behind this socket.
+pub async fn status(socket: &Path) -> Result<Value, LocalError> {
+    let text = ask(socket, "GET", "/status").await?;
+    serde_json::from_str(&text).map_err(|error| LocalError::Ask { path: "/status", reason: error.to_string() })
+}
+
+/// Asks to be relieved, and returns when the instance is not writable any more, when nobody could take over, or when
+/// `patience` is at its end. What happens then is the shutdown rule's business.
+pub async fn pre_stop(socket: &Path, patience: Duration) -> Result<(), LocalError> {
+    let until = Instant::now() + patience;
+    ask(socket, "POST", "/leave").await?;
+    while Instant::now() < until {
+        let status = status(socket).await?;
+        let writable = status.get("writable").and_then(Value::as_bool).unwrap_or(false);
+        let members = status.pointer("/persisted/members").and_then(Value::as_array).map_or(0, Vec::len);
+        if !writable || members == 0 {
+            return Ok(());
+        }
+        sleep(POLL).await;
+    }
+    Ok(())
+}
+
+/// A status as JSON, for people and scripts.
+#[must_use]
+pub fn to_json(status: &proto::Status) -> Value {
+    let mysqld = proto::status::Mysqld::try_from(status.mysqld).unwrap_or_default();
+    let replication = status.replication.clone().unwrap_or_default();
+    let semi_sync = status.semi_sync.clone().unwrap_or_default();
+    let persisted = status.persisted.clone().unwrap_or_default();
+    let disk = status.disk.unwrap_or_default();
+    json!({
+        "instance": status.instance,
+        "incarnation": status.incarnation,
+        "persisted": {
+            "epoch": persisted.epoch,
+            "seq": persisted.seq,
+            "primary": persisted.primary.as_ref().map(member),
+            "baseline": persisted.baseline,
+            "members": persisted.members.iter().map(member).collect::<Vec<_>>(),
+            "acksRequired": persisted.acks_required,
+        },
+        "mysqld": mysqld.as_str_name().to_lowercase(),
+        "message": status.message,
+        "restarts": status.restarts,
+        "version": status.version,
+        "serverUuid": status.server_uuid,
+        "serverId": status.server_id,
+        "writable": status.writable,
+        "executed": status.executed,
+        "received": status.received,
+        "purged": status.purged,
+        "marker": status.marker,
+        "replication": {
+            "sourceHost": replication.source_host,
+            "receiverRunning": replication.receiver_running,
+            "applierRunning": replication.applier_running,
+            "applierBehind": replication.applier_behind,
+            "lastHeardMs": replication.last_heard_ms,
+            "lagSeconds": replication.lag_seconds,
+            "receiverError": replication.receiver_error,
+            "applierError": replication.applier_error,
+        },
+        "semiSync": {
+            "on": semi_sync.source_on,
+            "clients": semi_sync.clients,
+            "waitFor": semi_sync.wait_for,
+            "waiters": semi_sync.waiters,
+            "acknowledgers": semi_sync.acknowledgers,
+        },
+        "disk": {"usedBytes": disk.used_bytes, "sizeBytes": disk.size_bytes},
+        "configHash": status.config_hash,
+        "pristine": status.pristine,
+        "connections": status.connections,
+        "maxConnections": status.max_connections,
+        "leaving": status.leaving,
+    })
+}
+
+fn member(member: &proto::MemberRef) -> Value {
+    json!({"instance": member.instance, "incarnation": member.incarnation})
+}

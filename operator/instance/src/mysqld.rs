@@ -1,0 +1,247 @@
+//! Runs of mysqld and of the tools beside it: command lines, files, output.
+
+use std::ffi::{OsStr, OsString};
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mainstay_mysql::Version;
+use mainstay_mysql::accounts::{InitFile, init_file};
+use secrecy::ExposeSecret as _;
+use tokio::io::AsyncReadExt as _;
+use tokio::task::JoinHandle;
+
+use crate::cnf;
+use crate::config::Config;
+use crate::errorlog::{self, Tail};
+use crate::process::{Child, Exit, Reaper};
+use crate::secrets::{Redactor, Secrets};
+
+/// How long a tool may take to say something short.
+const TOOL: Duration = Duration::from_secs(60);
+
+/// Why a program could not be run.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RunError {
+    /// A file could not be written or read.
+    #[error("failed to {what}")]
+    File {
+        /// What was attempted.
+        what: &'static str,
+        /// Why.
+        source: io::Error,
+    },
+    /// A value cannot stand in a my.cnf.
+    #[error("failed to write my.cnf")]
+    Render(#[source] cnf::RenderError),
+    /// The program could not be started.
+    #[error("failed to start {program}")]
+    Start {
+        /// The program.
+        program: &'static str,
+        /// Why.
+        source: io::Error,
+    },
+    /// It ended with an error.
+    #[error("{program} failed: {exit}")]
+    Failed {
+        /// The program.
+        program: &'static str,
+        /// How it ended, with its own words where there are some.
+        exit: String,
+    },
+    /// It said something else.
+    #[error("{0}")]
+    Unexpected(String),
+}
+
+/// Starts programs.
+#[derive(Clone)]
+pub(crate) struct Runner {
+    pub(crate) config: Arc<Config>,
+    pub(crate) reaper: Arc<Reaper>,
+    pub(crate) redactor: Redactor,
+}
+
+/// mysqld while it runs.
+pub(crate) struct Server {
+    pub(crate) child: Child,
+    tail: Tail,
+    output: JoinHandle<()>,
+}
+
+impl Server {
+    /// How it ended, once its last words are read.
+    pub(crate) async fn ended(&mut self) -> (Exit, String) {
+        let exit = self.child.wait().await;
+        // Its output is closed when it ended; a grandchild that kept it open is not waited for.
+        drop(tokio::time::timeout(Duration::from_secs(1), &mut self.output).await);
+        let reason = self.tail.reason();
+        (exit, reason.map_or_else(|| exit.to_string(), |reason| format!("{exit}: {reason}")))
+    }
+}
+
+fn command(program: &[OsString]) -> Command {
+    let (first, rest) = program.split_first().map_or((OsStr::new("false"), &[][..]), |(first, rest)| (first, rest));
+    let mut command = Command::new(first);
+    command.args(rest);
+    command
+}
+
+impl Runner {
+    /// Version of the image's mysqld (decision B16).
+    pub(crate) async fn version(&self) -> Result<Version, RunError> {
+        const PROGRAM: &str = "mysqld --version";
+        let mut command = command(&self.config.programs.mysqld);
+        command.arg("--version");
+        let version = Version::from_banner(&self.output_of(PROGRAM, &mut command).await?)
+            .map_err(|error| RunError::Unexpected(error.to_string()))?;
+        if version.is_supported() {
+            Ok(version)
+        } else {
+            Err(RunError::Unexpected(format!("MySQL {version} is not supported: Mainstay needs 8.0.26 or later")))
+        }
+    }
+
+    /// Statements that load the image's time zones; `None` when the image brings none.
+    pub(crate) async fn time_zones(&self) -> Option<String> {
+        const PROGRAM: &str = "mysql_tzinfo_to_sql";
+        let mut command = command(&self.config.programs.tzinfo);
+        command.arg(&self.config.programs.zoneinfo);
+        match self.output_of(PROGRAM, &mut command).await {
+            // A pseudo zone of some images has a name that is too long for its column.
+            Ok(sql) => Some(sql.replace("Local time zone must be set--see zic manual page", "FCTY")),
+            Err(error) => {
+                tracing::warn!(error = %chain(&error), "the time-zone tables stay empty: CONVERT_TZ knows offsets only");
+                None
+            }
+        }
+    }
+
+    async fn output_of(&self, program: &'static str, command: &mut Command) -> Result<String, RunError> {
+        let mut child = self.reaper.spawn(command).map_err(|source| RunError::Start { program, source })?;
+        let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+        let work = async {
+            let (mut text, mut errors) = (Vec::new(), Vec::new());
+            let read_errors = async {
+                if let Some(mut stderr) = stderr {
+                    drop(stderr.read_to_end(&mut errors).await);
+                }
+            };
+            let read_text = async {
+                if let Some(mut stdout) = stdout {
+                    drop(stdout.read_to_end(&mut text).await);
+                }
+            };
+            tokio::join!(read_text, read_errors);
+            (child.wait().await, text, errors)
+        };
+        let Ok((exit, text, errors)) = tokio::time::timeout(TOOL, work).await else {
+            return Err(RunError::Failed { program, exit: format!("no answer within {TOOL:?}") });
+        };
+        if exit == Exit::Code(0) {
+            return Ok(String::from_utf8_lossy(&text).into_owned());
+        }
+        let errors = String::from_utf8_lossy(&errors);
+        let last = errors.lines().last().unwrap_or_default();
+        Err(RunError::Failed { program, exit: format!("{exit}: {last}") })
+    }
+
+    /// Makes a data directory.
+    pub(crate) fn initialise(
+        &self,
+        directory: &Path,
+        secrets: &Secrets,
+        time_zones: Option<&str>,
+    ) -> Result<Server, RunError> {
+        let mut args: Vec<OsString> = cnf::INITIALISE.iter().map(Into::into).collect();
+        args.push(option("--datadir=", directory));
+        self.start(InitFile::Initialise { time_zones }, secrets, args)
+    }
+
+    /// Starts a server on the data directory.
+    pub(crate) fn serve(
+        &self,
+        purpose: InitFile<'_>,
+        secrets: &Secrets,
+        args: &[&'static str],
+    ) -> Result<Server, RunError> {
+        self.start(purpose, secrets, args.iter().map(Into::into).collect())
+    }
+
+    fn start(&self, purpose: InitFile<'_>, secrets: &Secrets, args: Vec<OsString>) -> Result<Server, RunError> {
+        const PROGRAM: &str = "mysqld";
+        let paths = &self.config.paths;
+        let file = |what| move |source| RunError::File { what, source };
+        std::fs::create_dir_all(paths.tmp()).map_err(file("make the directory for temporary files"))?;
+        let defaults = cnf::render(&self.config).map_err(RunError::Render)?;
+        write_private(&paths.defaults(), defaults.as_bytes()).map_err(file("write my.cnf"))?;
+        let statements = init_file(purpose, &secrets.credentials);
+        write_private(&paths.init_file(), statements.expose_secret().as_bytes()).map_err(file("write the init file"))?;
+
+        let mut command = command(&self.config.programs.mysqld);
+        command.arg(option("--defaults-file=", &paths.defaults()));
+        command.args(&self.config.programs.mysqld_args);
+        command.args(args);
+        command.arg(option("--init-file=", &paths.init_file()));
+        // CLONE and RESTART end mysqld only for a parent that starts it again, and this names it (decision A3).
+        command.env("MYSQLD_PARENT_PID", std::process::id().to_string());
+        let mut child =
+            self.reaper.spawn(&mut command).map_err(|source| RunError::Start { program: PROGRAM, source })?;
+        let tail = Tail::default();
+        let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+        let (kept, redactor) = (tail.clone(), self.redactor.clone());
+        let output = tokio::spawn(async move {
+            let out = async {
+                if let Some(stdout) = stdout {
+                    errorlog::follow(stdout, PROGRAM, Tail::default(), redactor.clone()).await;
+                }
+            };
+            let err = async {
+                if let Some(stderr) = stderr {
+                    errorlog::follow(stderr, PROGRAM, kept, redactor.clone()).await;
+                }
+            };
+            tokio::join!(out, err);
+        });
+        Ok(Server { child, tail, output })
+    }
+
+    /// The init file has been read, or will not be: its passwords need not lie there.
+    pub(crate) fn remove_init_file(&self) {
+        if let Err(error) = std::fs::remove_file(self.config.paths.init_file())
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            tracing::warn!(%error, "failed to remove the init file");
+        }
+    }
+}
+
+fn option(name: &str, value: &Path) -> OsString {
+    let mut option = OsString::from(name);
+    option.push(value);
+    option
+}
+
+/// Writes a file that nobody else can read, whole or not at all.
+fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let temporary = path.with_extension("new");
+    let mut file = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
+    file.write_all(bytes)?;
+    std::fs::rename(&temporary, path)
+}
+
+/// An error with its causes in one line.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        text.push_str(": ");
+        text.push_str(&inner.to_string());
+        cause = inner.source();
+    }
+    text
+}

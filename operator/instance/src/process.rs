@@ -1,0 +1,209 @@
+//! Child processes, and the duties of PID 1.
+//!
+//! One place waits for processes: it hands the status of a known child to whoever started it, and buries orphans, if this
+//! is PID 1. (Two waiters would steal statuses from each other.)
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, waitpid};
+use tokio::net::unix::pipe;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::oneshot;
+
+/// SIGCHLD may be merged with another, so dead children are looked for without it too.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// By itself.
+    Code(i32),
+    /// By a signal.
+    Signal(i32),
+}
+
+impl std::fmt::Display for Exit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Code(code) => write!(f, "exit {code}"),
+            Self::Signal(signal) => write!(f, "killed by signal {signal}"),
+        }
+    }
+}
+
+impl From<WaitStatus> for Exit {
+    fn from(status: WaitStatus) -> Self {
+        match (status.exit_status(), status.terminating_signal()) {
+            (Some(code), _) => Self::Code(code),
+            (None, Some(signal)) => Self::Signal(signal),
+            (None, None) => Self::Code(-1),
+        }
+    }
+}
+
+/// A child that runs.
+#[derive(Debug)]
+pub(crate) struct Child {
+    pid: Pid,
+    exit: oneshot::Receiver<Exit>,
+    ended: Option<Exit>,
+    reaper: Arc<Reaper>,
+    /// What it writes to standard output; taken by whoever reads it.
+    pub(crate) stdout: Option<pipe::Receiver>,
+    /// What it writes to standard error.
+    pub(crate) stderr: Option<pipe::Receiver>,
+}
+
+impl Child {
+    /// Its process id.
+    #[must_use]
+    pub(crate) fn pid(&self) -> i32 {
+        self.pid.as_raw_nonzero().get()
+    }
+
+    /// Waits until it has ended. May be called again, and dropped, at any time.
+    pub(crate) async fn wait(&mut self) -> Exit {
+        if let Some(exit) = self.ended {
+            return exit;
+        }
+        // The reaper lives as long as the child, so it does answer.
+        let exit = (&mut self.exit).await.unwrap_or(Exit::Code(-1));
+        self.ended = Some(exit);
+        exit
+    }
+
+    /// Sends it a signal, unless it has ended: its number may be another process's by then.
+    pub(crate) fn signal(&self, signal: Signal) {
+        let children = self.reaper.children();
+        if children.contains_key(&self.pid())
+            && let Err(error) = kill_process(self.pid, signal)
+        {
+            tracing::warn!(pid = self.pid(), %error, "failed to send a signal");
+        }
+    }
+}
+
+/// Starts children and waits for them.
+#[derive(Debug)]
+pub(crate) struct Reaper {
+    children: Mutex<HashMap<i32, oneshot::Sender<Exit>>>,
+    adopt_orphans: bool,
+}
+
+impl Reaper {
+    /// Begins to wait for children; for orphans too, when this process is PID 1.
+    pub(crate) fn start(adopt_orphans: bool) -> io::Result<Arc<Self>> {
+        let reaper = Arc::new(Self { children: Mutex::default(), adopt_orphans });
+        let mut signals = signal(SignalKind::child())?;
+        let weak = Arc::downgrade(&reaper);
+        tokio::spawn(async move {
+            loop {
+                // Either way it is time to look.
+                drop(tokio::time::timeout(LOOK, signals.recv()).await);
+                match weak.upgrade() {
+                    Some(reaper) => reaper.bury(),
+                    None => return,
+                }
+            }
+        });
+        Ok(reaper)
+    }
+
+    /// Starts a program in a process group of its own (a terminal's Ctrl-C is not its business), with both outputs piped
+    /// and nothing to read.
+    pub(crate) fn spawn(self: &Arc<Self>, command: &mut Command) -> io::Result<Child> {
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+        let (sender, exit) = oneshot::channel();
+        // Held across the start: the child may end before it is known.
+        let mut children = self.children();
+        let mut child = command.spawn()?;
+        let raw = i32::try_from(child.id()).map_err(io::Error::other)?;
+        children.insert(raw, sender);
+        drop(children);
+        let pid = Pid::from_raw(raw).ok_or_else(|| io::Error::other("the process has no id"))?;
+        let stdout = child.stdout.take().map(|out| reader(out.into())).transpose()?;
+        let stderr = child.stderr.take().map(|err| reader(err.into())).transpose()?;
+        Ok(Child { pid, exit, ended: None, reaper: Arc::clone(self), stdout, stderr })
+    }
+
+    fn children(&self) -> MutexGuard<'_, HashMap<i32, oneshot::Sender<Exit>>> {
+        self.children.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Collects the dead. Children first, one by one, so that nothing but an orphan is left for the second loop.
+    fn bury(&self) {
+        let mut children = self.children();
+        let known: Vec<i32> = children.keys().copied().collect();
+        for raw in known {
+            if let Ok(Some((_, status))) = waitpid(Pid::from_raw(raw), WaitOptions::NOHANG) {
+                tell(&mut children, raw, status);
+            }
+        }
+        while self.adopt_orphans {
+            match waitpid(None, WaitOptions::NOHANG) {
+                Ok(Some((pid, status))) => tell(&mut children, pid.as_raw_nonzero().get(), status),
+                Ok(None) | Err(_) => return,
+            }
+        }
+    }
+}
+
+fn tell(children: &mut HashMap<i32, oneshot::Sender<Exit>>, pid: i32, status: WaitStatus) {
+    if let Some(sender) = children.remove(&pid) {
+        // Nobody listens any more: then nobody wants to know.
+        drop(sender.send(status.into()));
+    }
+}
+
+fn reader(fd: OwnedFd) -> io::Result<pipe::Receiver> {
+    pipe::Receiver::from_owned_fd(fd)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncReadExt as _;
+
+    use super::*;
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    #[tokio::test]
+    async fn a_child_tells_its_exit_and_its_output() {
+        let reaper = Reaper::start(false).unwrap();
+        let mut child = reaper.spawn(&mut shell("echo out; echo err >&2; exit 16")).unwrap();
+        let (mut out, mut err) = (String::new(), String::new());
+        child.stdout.take().unwrap().read_to_string(&mut out).await.unwrap();
+        child.stderr.take().unwrap().read_to_string(&mut err).await.unwrap();
+        assert_eq!((out.as_str(), err.as_str()), ("out\n", "err\n"));
+        assert_eq!(child.wait().await, Exit::Code(16));
+    }
+
+    #[tokio::test]
+    async fn a_killed_child_tells_the_signal() {
+        let reaper = Reaper::start(false).unwrap();
+        let mut child = reaper.spawn(&mut shell("sleep 60")).unwrap();
+        child.signal(Signal::KILL);
+        assert_eq!(child.wait().await, Exit::Signal(9));
+        child.signal(Signal::KILL);
+    }
+
+    #[tokio::test]
+    async fn many_short_children_are_all_told_apart() {
+        let reaper = Reaper::start(false).unwrap();
+        let mut children: Vec<_> =
+            (0..20).map(|n| (n, reaper.spawn(&mut shell(&format!("exit {n}"))).unwrap())).collect();
+        for (n, child) in &mut children {
+            assert_eq!(child.wait().await, Exit::Code(*n));
+        }
+    }
+}

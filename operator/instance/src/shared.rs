@@ -1,0 +1,327 @@
+//! What the parts of a manager share: what is known, and how it becomes a status.
+
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use mainstay_core::GtidSet;
+use mainstay_core::observed::{Mysqld, Persisted};
+use mainstay_mysql::{Mysql, ServerState, Version};
+use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
+
+use crate::config::Config;
+use crate::disk;
+use crate::proto;
+use crate::secrets::{Redactor, Secrets};
+use crate::state::{State, StateError, StateFile};
+use crate::status;
+
+/// After a command or the start of a process, samples are taken often for this long.
+const BUSY: Duration = Duration::from_secs(3);
+
+/// What the supervisor says of mysqld.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Process {
+    /// What it does. `Running` here: a server process answered at least once.
+    pub(crate) phase: Mysqld,
+    /// Number of the server process: rises with every start.
+    pub(crate) run: u64,
+    /// Why it is not running, or was not before; progress while a data directory is made.
+    pub(crate) message: String,
+    /// Restarts since the manager began.
+    pub(crate) restarts: u32,
+}
+
+/// End of the binlog after the last marker transaction.
+struct Marker {
+    run: u64,
+    set: GtidSet,
+}
+
+/// See the module.
+pub(crate) struct Shared {
+    /// What the manager was told at its start.
+    pub(crate) config: Config,
+    /// The server.
+    pub(crate) mysql: Arc<dyn Mysql>,
+    /// Version of the image's server.
+    pub(crate) version: Version,
+    /// Takes passwords out of what is shown.
+    pub(crate) redactor: Redactor,
+    state: Mutex<StateFile>,
+    /// What statuses say of the state file: as of the newest command that has ended.
+    reported: Mutex<Persisted>,
+    secrets: watch::Sender<Arc<Secrets>>,
+    process: watch::Sender<Process>,
+    leaving: watch::Sender<bool>,
+    marker: Mutex<Option<Marker>>,
+    status: watch::Sender<Arc<proto::Status>>,
+    last: Mutex<Option<ServerState>>,
+    observing: tokio::sync::Mutex<u64>,
+    busy_until: Mutex<Instant>,
+    wake: Notify,
+    applied: Mutex<[u8; 32]>,
+    turned: Mutex<Instant>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing panics while one of these is held, and what they hold is whole at any time.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shared {
+    /// Nothing runs yet.
+    #[must_use]
+    pub(crate) fn new(config: Config, mysql: Arc<dyn Mysql>, version: Version, state: StateFile, secrets: Secrets) -> Self {
+        let redactor = Redactor::default();
+        redactor.learn(&secrets);
+        let process =
+            Process { phase: Mysqld::Starting, run: 0, message: "the manager begins".to_owned(), restarts: 0 };
+        let shared = Self {
+            reported: Mutex::new(state.state().told.clone()),
+            state: Mutex::new(state),
+            secrets: watch::Sender::new(Arc::new(secrets)),
+            process: watch::Sender::new(process),
+            leaving: watch::Sender::new(false),
+            marker: Mutex::new(None),
+            status: watch::Sender::new(Arc::default()),
+            last: Mutex::new(None),
+            observing: tokio::sync::Mutex::new(0),
+            busy_until: Mutex::new(Instant::now()),
+            wake: Notify::new(),
+            applied: Mutex::default(),
+            turned: Mutex::new(Instant::now()),
+            config,
+            mysql,
+            version,
+            redactor,
+        };
+        let first = Arc::new(shared.compose(0, &shared.basis(), None));
+        shared.status.send_replace(first);
+        shared
+    }
+
+    /// What the state file holds.
+    #[must_use]
+    pub(crate) fn state(&self) -> State {
+        lock(&self.state).state().clone()
+    }
+
+    /// Changes the state file; durable when it returns.
+    pub(crate) async fn write_state(
+        self: &Arc<Self>,
+        change: impl FnOnce(&mut State) + Send + 'static,
+    ) -> Result<(), StateError> {
+        let shared = Arc::clone(self);
+        let written = tokio::task::spawn_blocking(move || {
+            let mut file = lock(&shared.state);
+            let mut state = file.state().clone();
+            change(&mut state);
+            file.write(state)
+        });
+        match written.await {
+            Ok(result) => result,
+            Err(error) => Err(StateError::Io {
+                what: "write",
+                path: self.config.paths.state(),
+                source: io::Error::other(error.to_string()),
+            }),
+        }
+    }
+
+    /// A command has ended: from now on statuses carry what it was told.
+    pub(crate) fn command_ended(&self) {
+        let told = self.state().told;
+        *lock(&self.reported) = told;
+    }
+
+    /// The passwords that are mounted.
+    #[must_use]
+    pub(crate) fn secrets(&self) -> Arc<Secrets> {
+        self.secrets.borrow().clone()
+    }
+
+    /// Notes passwords that were read again; whether they differ.
+    pub(crate) fn set_secrets(&self, secrets: Secrets) -> bool {
+        self.redactor.learn(&secrets);
+        let changed = secrets.fingerprint() != self.secrets().fingerprint();
+        self.secrets.send_replace(Arc::new(secrets));
+        changed
+    }
+
+    /// Notes with which passwords of Mainstay's accounts this server runs.
+    pub(crate) fn credentials_applied(&self, secrets: &Secrets) {
+        if let Some(password) = &secrets.credentials.manager {
+            self.mysql.offer_password(password.clone());
+        }
+        *lock(&self.applied) = secrets.fingerprint();
+    }
+
+    /// Whether the mounted passwords are others than those with which this server runs.
+    #[must_use]
+    pub(crate) fn credentials_differ(&self) -> bool {
+        *lock(&self.applied) != self.secrets().fingerprint()
+    }
+
+    /// What the supervisor says of mysqld.
+    #[must_use]
+    pub(crate) fn process(&self) -> Process {
+        self.process.borrow().clone()
+    }
+
+    /// Follows what the supervisor says.
+    #[must_use]
+    pub(crate) fn watch_process(&self) -> watch::Receiver<Process> {
+        self.process.subscribe()
+    }
+
+    /// Says something new of mysqld.
+    pub(crate) fn set_process(&self, change: impl FnOnce(&mut Process)) {
+        self.process.send_modify(change);
+        self.expect_change();
+    }
+
+    /// Notes that the pod is being stopped.
+    pub(crate) fn leave(&self) {
+        self.leaving.send_replace(true);
+        self.expect_change();
+    }
+
+    /// Notes the end of the binlog after a marker transaction of the present server process.
+    pub(crate) fn set_marker(&self, marker: Option<GtidSet>) {
+        let run = self.process().run;
+        *lock(&self.marker) = marker.map(|set| Marker { run, set });
+    }
+
+    fn marker(&self, run: u64) -> Option<GtidSet> {
+        lock(&self.marker).as_ref().filter(|marker| marker.run == run).map(|marker| marker.set.clone())
+    }
+
+    /// The last status, and each later one that says something new.
+    #[must_use]
+    pub(crate) fn watch_status(&self) -> watch::Receiver<Arc<proto::Status>> {
+        self.status.subscribe()
+    }
+
+    /// The last reading of the server, for metrics; absent while it does not answer.
+    #[must_use]
+    pub(crate) fn last_state(&self) -> Option<ServerState> {
+        lock(&self.last).clone()
+    }
+
+    /// Something is about to change: look at once, and often for a while.
+    pub(crate) fn expect_change(&self) {
+        *lock(&self.busy_until) = Instant::now() + BUSY;
+        self.wake.notify_one();
+    }
+
+    /// When the sampler last came by; what the liveness probe looks at.
+    #[must_use]
+    pub(crate) fn turned(&self) -> Instant {
+        *lock(&self.turned)
+    }
+
+    /// Looks at the server until the end of the process.
+    pub(crate) async fn sample(&self) {
+        loop {
+            *lock(&self.turned) = Instant::now();
+            self.observe().await;
+            let busy = self.process().phase == Mysqld::Starting || *lock(&self.busy_until) > Instant::now();
+            let timing = &self.config.timing;
+            let pause = if busy { timing.busy_sample } else { timing.heartbeat };
+            drop(tokio::time::timeout(pause, self.wake.notified()).await);
+        }
+    }
+
+    /// Looks at the server and publishes what it saw. The pair in the status was persisted by a command that had ended
+    /// before the server was looked at.
+    pub(crate) async fn observe(&self) -> Arc<proto::Status> {
+        let mut seq = self.observing.lock().await;
+        *seq += 1;
+        let basis = self.basis();
+        let server = match basis.process.phase {
+            Mysqld::Starting | Mysqld::Running => Some(self.mysql.read_state().await),
+            Mysqld::Initialising | Mysqld::Down | Mysqld::Cloning | Mysqld::Failed => None,
+        };
+        let basis = self.note_answer(basis, server.as_ref().is_some_and(Result::is_ok));
+        // Another process answered, or the server ended meanwhile: what was read belongs to nobody.
+        let server = server.filter(|_| basis.process.run == self.process().run);
+        *lock(&self.last) = server.as_ref().and_then(|read| read.as_ref().ok()).cloned();
+        let status = Arc::new(self.compose(*seq, &basis, server.as_ref()));
+        self.status.send_if_modified(|last| {
+            let news = status::differs(last, &status);
+            *last = Arc::clone(&status);
+            news
+        });
+        status
+    }
+
+    fn note_answer(&self, mut basis: Basis, answered: bool) -> Basis {
+        if answered && basis.process.phase == Mysqld::Starting {
+            self.process.send_if_modified(|process| {
+                let first = process.run == basis.process.run && process.phase == Mysqld::Starting;
+                if first {
+                    process.phase = Mysqld::Running;
+                    process.message.clear();
+                }
+                first
+            });
+            basis.process = self.process();
+        }
+        basis
+    }
+
+    fn basis(&self) -> Basis {
+        let process = self.process();
+        let state = self.state();
+        Basis { reported: lock(&self.reported).clone(), incarnation: state.incarnation, process }
+    }
+
+    fn compose(
+        &self,
+        seq: u64,
+        basis: &Basis,
+        server: Option<&Result<ServerState, mainstay_mysql::MysqlError>>,
+    ) -> proto::Status {
+        let space = disk::space(&self.config.paths.volume).unwrap_or_default();
+        let mut status = proto::Status {
+            seq,
+            instance: self.config.instance.0.clone(),
+            incarnation: basis.incarnation.clone(),
+            persisted: Some((&basis.reported).into()),
+            mysqld: proto::status::Mysqld::from(basis.process.phase).into(),
+            message: basis.process.message.clone(),
+            restarts: basis.process.restarts,
+            version: self.version.to_string(),
+            server_id: self.config.server_id(),
+            disk: Some(proto::Disk { used_bytes: space.used(), size_bytes: space.size }),
+            config_hash: self.config.config_hash.clone(),
+            leaving: *self.leaving.borrow(),
+            ..proto::Status::default()
+        };
+        match server {
+            Some(Ok(server)) => {
+                status::fill(&mut status, &self.config.cluster, server);
+                status.marker = self.marker(basis.process.run).map(|set| set.to_string());
+                status.pristine = status::is_pristine(&basis.reported, server);
+                status.message = self.secrets().problems.join("; ");
+            }
+            Some(Err(error)) => {
+                status.mysqld = proto::status::Mysqld::Starting.into();
+                if basis.process.phase == Mysqld::Running {
+                    status.message = format!("mysqld runs and does not answer: {error}");
+                }
+            }
+            None => {}
+        }
+        status
+    }
+}
+
+/// What was known before the server was looked at.
+struct Basis {
+    reported: Persisted,
+    incarnation: String,
+    process: Process,
+}

@@ -1,0 +1,79 @@
+//! The shutdown rule (decision A1): a writable mysqld is never stopped cleanly.
+//!
+//! On SIGTERM a primary tells its clients that commits are durable which no replica has. So whoever wants a clean stop
+//! needs a [`ReadOnly`], and only [`make_read_only`] makes one.
+
+use std::time::Duration;
+
+use mainstay_mysql::Mysql;
+
+/// Proof that the server refused writes, with no commit in flight, when this was made.
+#[derive(Debug)]
+pub(crate) struct ReadOnly {
+    _made_here: (),
+}
+
+/// Makes the server read-only within the limit. `None`: it was not possible, a commit waits; then nothing but SIGKILL is
+/// left.
+pub(crate) async fn make_read_only(mysql: &dyn Mysql, limit: Duration) -> Option<ReadOnly> {
+    let proof = Some(ReadOnly { _made_here: () });
+    let state = mysql.read_state().await.ok()?;
+    if state.super_read_only {
+        return proof;
+    }
+    if state.commit_cannot_end() {
+        return None;
+    }
+    if let Err(error) = mysql.set_super_read_only(limit).await {
+        tracing::warn!(%error, "mysqld cannot be made read-only, it will be killed");
+        return None;
+    }
+    // What counts is what the server says after it.
+    if mysql.read_state().await.ok()?.super_read_only { proof } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{self, FakeMysql};
+
+    const LIMIT: Duration = Duration::from_millis(50);
+
+    #[tokio::test]
+    async fn a1_a_read_only_server_may_be_stopped() {
+        let mysql = FakeMysql::new(testing::replica());
+        assert!(make_read_only(&mysql, LIMIT).await.is_some());
+        assert_eq!(mysql.calls(), Vec::<String>::new());
+    }
+
+    #[tokio::test]
+    async fn a1_a_writable_server_is_made_read_only_first() {
+        let mysql = FakeMysql::new(testing::primary(1));
+        assert!(make_read_only(&mysql, LIMIT).await.is_some());
+        assert_eq!(mysql.calls(), ["set_super_read_only"]);
+    }
+
+    #[tokio::test]
+    async fn a1_a_hanging_commit_leaves_nothing_but_sigkill() {
+        let mysql = FakeMysql::new(testing::primary(1));
+        mysql.hang_commits();
+        assert!(make_read_only(&mysql, LIMIT).await.is_none());
+    }
+
+    #[tokio::test]
+    async fn a1_a_commit_that_cannot_end_is_not_waited_for() {
+        let mut state = testing::primary(1);
+        state.semi_sync.clients = 0;
+        state.semi_sync.waiters = 3;
+        let mysql = FakeMysql::new(state);
+        assert!(make_read_only(&mysql, LIMIT).await.is_none());
+        assert_eq!(mysql.calls(), Vec::<String>::new());
+    }
+
+    #[tokio::test]
+    async fn a1_a_server_that_does_not_answer_is_not_stopped_cleanly() {
+        let mysql = FakeMysql::new(testing::primary(1));
+        mysql.fall_silent();
+        assert!(make_read_only(&mysql, LIMIT).await.is_none());
+    }
+}

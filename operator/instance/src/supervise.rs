@@ -1,0 +1,296 @@
+//! The supervisor: makes the data directory, keeps a server running on it, and ends it on orders.
+
+mod clone;
+mod directory;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mainstay_core::observed::Mysqld;
+use mainstay_mysql::CloneDonor;
+use mainstay_mysql::accounts::InitFile;
+use rustix::process::Signal;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::{Instant, sleep_until};
+
+use crate::disk;
+use crate::mysqld::{RunError, Runner, Server, chain};
+use crate::process::Exit;
+use crate::server::{Order, Request};
+use crate::shared::{Process, Shared};
+use crate::state::{Stage, StateError};
+
+/// How mysqld says "start me again": after a clone, and after the statement RESTART.
+pub(super) const RESTART_ME: Exit = Exit::Code(16);
+/// A server that answered for this long before it ended was no failed start.
+const STABLE: Duration = Duration::from_secs(10);
+/// Between starts that fail: at once, then longer and longer.
+const BACKOFF: [u64; 7] = [0, 1, 2, 4, 8, 16, 30];
+/// So many starts in a row that failed make it `Failed` rather than `Down`.
+const FAILED_AFTER: usize = 2;
+
+/// Why there is no server.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SuperviseError {
+    /// A program.
+    #[error(transparent)]
+    Run(RunError),
+    /// The state file.
+    #[error(transparent)]
+    State(StateError),
+    /// The volume.
+    #[error("failed to {what}")]
+    Volume {
+        /// What was attempted.
+        what: &'static str,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// mysqld ended.
+    #[error("{0}")]
+    Ended(String),
+    /// The server does what it does too long, or not at all.
+    #[error("{0}")]
+    Mysql(mainstay_mysql::MysqlError),
+}
+
+/// What comes after a server has ended.
+enum Next {
+    /// Start again.
+    Again,
+    /// Replace the data directory first.
+    Clone(CloneDonor),
+    /// The end.
+    Shutdown,
+}
+
+async fn until_running(process: &mut watch::Receiver<Process>) {
+    // The sender lives as long as the supervisor; and what is borrowed must not be kept.
+    drop(process.wait_for(|process| process.phase == Mysqld::Running).await);
+}
+
+/// See the module.
+pub(crate) struct Supervisor {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) runner: Runner,
+    pub(crate) requests: mpsc::Receiver<Request>,
+    /// Orders that are answered when the server has ended.
+    waiting: Vec<oneshot::Sender<Result<(), String>>>,
+    /// Starts in a row that failed.
+    failures: usize,
+}
+
+impl Supervisor {
+    pub(crate) fn new(shared: Arc<Shared>, runner: Runner, requests: mpsc::Receiver<Request>) -> Self {
+        Self { shared, runner, requests, waiting: Vec::new(), failures: 0 }
+    }
+
+    /// Runs until it is told to shut down.
+    pub(crate) async fn run(mut self) {
+        let mut steps = VecDeque::from([Next::Again]);
+        while let Some(step) = steps.pop_front() {
+            let next = match step {
+                Next::Shutdown => break,
+                Next::Clone(donor) => self.clone(donor).await,
+                Next::Again => self.once().await,
+            };
+            steps.push_back(next);
+        }
+        self.answer_waiting();
+    }
+
+    /// One life of a server, with what has to be made before it, and the pause after it.
+    async fn once(&mut self) -> Next {
+        let next = match self.prepare().await {
+            Ok(None) => self.serve().await,
+            Ok(Some(next)) => return next,
+            Err(error) => Err(error),
+        };
+        match next {
+            Ok(next) => next,
+            Err(error) => {
+                self.failures += 1;
+                self.report_failure(&chain(&error));
+                self.answer_waiting();
+                self.pause().await
+            }
+        }
+    }
+
+    fn report_failure(&self, reason: &str) {
+        let phase = if self.failures >= FAILED_AFTER { Mysqld::Failed } else { Mysqld::Down };
+        tracing::error!(reason, failures = self.failures, "mysqld is down");
+        self.shared.set_process(|process| {
+            process.phase = phase;
+            reason.clone_into(&mut process.message);
+        });
+    }
+
+    /// Waits before the next start, unless an order comes.
+    async fn pause(&mut self) -> Next {
+        let seconds = BACKOFF.get(self.failures.saturating_sub(1)).or(BACKOFF.last()).copied().unwrap_or(0);
+        let until = Instant::now() + Duration::from_secs(seconds);
+        loop {
+            let request = tokio::select! {
+                () = sleep_until(until) => return Next::Again,
+                request = self.requests.recv() => request,
+            };
+            if let Some(next) = self.idle_order(request).await {
+                return next;
+            }
+        }
+    }
+
+    /// Carries out an order while no server runs.
+    async fn idle_order(&mut self, request: Option<Request>) -> Option<Next> {
+        let Some(Request { order, done }) = request else { return Some(Next::Shutdown) };
+        match order {
+            Order::Kill | Order::Stop(_) => {
+                drop(done.send(Ok(())));
+                None
+            }
+            Order::Shutdown(_) => {
+                self.waiting.push(done);
+                Some(Next::Shutdown)
+            }
+            Order::Clone(donor) => self.accept_clone(donor, done).await,
+        }
+    }
+
+    fn answer_waiting(&mut self) {
+        for done in self.waiting.drain(..) {
+            drop(done.send(Ok(())));
+        }
+    }
+
+    /// Starts a server and stays with it until it has ended.
+    async fn serve(&mut self) -> Result<Next, SuperviseError> {
+        let stage = self.shared.state().stage;
+        let purpose = if stage == Stage::Cloned { InitFile::AfterClone } else { InitFile::Start };
+        let paths = &self.shared.config.paths;
+        match disk::release_reserve(&paths.volume, &paths.reserve()) {
+            Ok(true) => tracing::warn!("the disk is full: the reserve was given up"),
+            Ok(false) => {}
+            Err(error) => tracing::warn!(%error, "failed to look at the disk"),
+        }
+        let secrets = self.shared.secrets();
+        let server = self.runner.serve(purpose, &secrets, &[]).map_err(SuperviseError::Run)?;
+        self.shared.credentials_applied(&secrets);
+        self.started(Mysqld::Starting, "");
+        let began = Instant::now();
+        let (next, exit, reason) = self.attend(server, stage).await;
+        self.runner.remove_init_file();
+        let answered = self.shared.process().phase == Mysqld::Running;
+        if let Some(next) = next {
+            self.shared.set_process(|process| process.phase = Mysqld::Down);
+            self.answer_waiting();
+            self.failures = 0;
+            return Ok(next);
+        }
+        if answered && began.elapsed() >= STABLE {
+            self.failures = 0;
+        }
+        if exit == RESTART_ME {
+            return Ok(Next::Again);
+        }
+        Err(SuperviseError::Ended(reason))
+    }
+
+    /// Says that a server process was started.
+    fn started(&self, phase: Mysqld, message: &str) {
+        self.shared.mysql.server_started(self.shared.version.clone());
+        self.shared.set_process(|process| {
+            process.restarts = if process.run == 0 { 0 } else { process.restarts + 1 };
+            process.run += 1;
+            process.phase = phase;
+            if !message.is_empty() {
+                message.clone_into(&mut process.message);
+            }
+        });
+    }
+
+    /// Stays with a server until it has ended; what was ordered, and how it ended.
+    async fn attend(&mut self, mut server: Server, stage: Stage) -> (Option<Next>, Exit, String) {
+        let mut process = self.shared.watch_process();
+        let mut answered = false;
+        let mut next = None;
+        let mut kill_at: Option<Instant> = None;
+        loop {
+            let deadline = kill_at.unwrap_or_else(|| Instant::now() + Duration::from_secs(3600));
+            tokio::select! {
+                (exit, reason) = server.ended() => return (next, exit, reason),
+                () = sleep_until(deadline), if kill_at.is_some() => {
+                    tracing::warn!("mysqld did not end in time, it is killed");
+                    server.child.signal(Signal::KILL);
+                    kill_at = None;
+                }
+                () = until_running(&mut process), if !answered => {
+                    answered = true;
+                    self.runner.remove_init_file();
+                    self.first_answer(stage).await;
+                }
+                request = self.requests.recv() => {
+                    let (order, limit) = self.serve_order(request, &server).await;
+                    if let Some(order) = order {
+                        next = Some(order);
+                        kill_at = limit;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Carries out an order on a running server; what comes after it has ended, and when to kill it.
+    async fn serve_order(&mut self, request: Option<Request>, server: &Server) -> (Option<Next>, Option<Instant>) {
+        let patience = Some(Instant::now() + self.shared.config.timing.shutdown);
+        let Some(Request { order, done }) = request else {
+            // Nobody is left who could have made it read-only.
+            server.child.signal(Signal::KILL);
+            return (Some(Next::Shutdown), None);
+        };
+        match order {
+            Order::Kill => {
+                server.child.signal(Signal::KILL);
+                self.waiting.push(done);
+                (Some(Next::Again), None)
+            }
+            Order::Stop(_read_only) => {
+                server.child.signal(Signal::TERM);
+                self.waiting.push(done);
+                (Some(Next::Again), patience)
+            }
+            Order::Shutdown(Some(_read_only)) => {
+                server.child.signal(Signal::TERM);
+                self.waiting.push(done);
+                (Some(Next::Shutdown), patience)
+            }
+            Order::Shutdown(None) => {
+                server.child.signal(Signal::KILL);
+                self.waiting.push(done);
+                (Some(Next::Shutdown), None)
+            }
+            Order::Clone(donor) => match self.accept_clone(donor, done).await {
+                Some(next) => {
+                    server.child.signal(Signal::KILL);
+                    (Some(next), None)
+                }
+                None => (None, None),
+            },
+        }
+    }
+
+    /// What is due when a server answers for the first time.
+    async fn first_answer(&mut self, stage: Stage) {
+        if stage == Stage::Cloned
+            && let Err(error) = self.shared.write_state(|state| state.stage = Stage::Ready).await
+        {
+            // It will forget its donor's channel once more at the next start; that harms nothing.
+            tracing::warn!(error = %chain(&error), "failed to note that the clone is complete");
+        }
+        let paths = &self.shared.config.paths;
+        if let Err(error) = disk::keep_reserve(&paths.volume, &paths.reserve()) {
+            tracing::warn!(%error, "failed to make the reserve");
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! Replaces the data directory by a clone (decisions A2 and A3, rule 7).
+//!
+//! The clone goes into a freshly made directory, never over data. The state file says `cloning` from before the former
+//! directory is deleted until the copy is complete, so whatever is interrupted begins again clean.
+
+use std::time::Duration;
+
+use mainstay_core::observed::Mysqld;
+use mainstay_mysql::CloneDonor;
+use mainstay_mysql::accounts::InitFile;
+use rustix::process::Signal;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, interval, sleep};
+
+use super::directory::blocking;
+use super::{Next, RESTART_ME, SuperviseError, Supervisor};
+use crate::disk;
+use crate::mysqld::{Server, chain};
+use crate::state::Stage;
+
+/// How long the empty recipient may take to answer.
+const RECIPIENT: Duration = Duration::from_secs(120);
+/// Between two looks at the progress.
+const PROGRESS: Duration = Duration::from_secs(1);
+
+impl Supervisor {
+    /// Gives the former data directory up: from here on its incarnation is nobody's. Answers the order.
+    pub(super) async fn accept_clone(
+        &mut self,
+        donor: CloneDonor,
+        done: oneshot::Sender<Result<(), String>>,
+    ) -> Option<Next> {
+        let write = self.shared.write_state(|state| {
+            state.begin_life();
+            state.stage = Stage::Cloning;
+        });
+        match write.await {
+            Ok(()) => {
+                self.shared.set_process(|process| {
+                    process.phase = Mysqld::Cloning;
+                    process.message = format!("cloning from {}", donor.host);
+                });
+                drop(done.send(Ok(())));
+                Some(Next::Clone(donor))
+            }
+            Err(error) => {
+                drop(done.send(Err(chain(&error))));
+                None
+            }
+        }
+    }
+
+    /// The clone, and what to do when it did not work: stay empty-handed until the next order.
+    pub(super) async fn clone(&mut self, donor: CloneDonor) -> Next {
+        let (host, began) = (donor.host.clone(), Instant::now());
+        self.shared.set_process(|process| {
+            process.phase = Mysqld::Cloning;
+            process.message = format!("cloning from {host}");
+        });
+        match self.clone_once(&donor).await {
+            Ok(Some(next)) => next,
+            Ok(None) => {
+                tracing::info!(donor = host, seconds = began.elapsed().as_secs_f64(), "cloned");
+                self.failures = 0;
+                Next::Again
+            }
+            Err(error) => {
+                let reason = format!("the clone of {host} failed: {}", chain(&error));
+                tracing::error!(reason, "mysqld is down");
+                self.shared.set_process(|process| {
+                    process.phase = Mysqld::Failed;
+                    process.message = reason;
+                });
+                self.answer_waiting();
+                loop {
+                    let request = self.requests.recv().await;
+                    if let Some(next) = self.idle_order(request).await {
+                        return next;
+                    }
+                }
+            }
+        }
+    }
+
+    async fn clone_once(&mut self, donor: &CloneDonor) -> Result<Option<Next>, SuperviseError> {
+        self.remove_data().await?;
+        if let Some(next) = self.make_directory().await? {
+            return Ok(Some(next));
+        }
+        self.adopt_directory(Stage::Cloning).await?;
+        // Nobody may connect to it: it is empty, and then it is half a clone.
+        let secrets = self.shared.secrets();
+        let recipient = self
+            .runner
+            .serve(InitFile::Start, &secrets, &["--skip-networking"])
+            .map_err(SuperviseError::Run)?;
+        self.started(Mysqld::Cloning, "");
+        let next = self.copy(recipient, donor).await;
+        self.runner.remove_init_file();
+        if let Some(next) = next? {
+            return Ok(Some(next));
+        }
+        let paths = self.shared.config.paths.clone();
+        // `serve` removes auto.cnf before it starts on a clone: a clone gets a server_uuid of its own (rule 0).
+        blocking("make the clone durable", move || disk::sync_all(&paths.volume)).await?;
+        self.shared.write_state(|state| state.stage = Stage::Cloned).await.map_err(SuperviseError::State)?;
+        Ok(None)
+    }
+
+    /// Copies, shows how far it is, and ends when the recipient has ended.
+    async fn copy(&mut self, mut recipient: Server, donor: &CloneDonor) -> Result<Option<Next>, SuperviseError> {
+        let shared = std::sync::Arc::clone(&self.shared);
+        let mysql = shared.mysql.as_ref();
+        let work = async {
+            let deadline = Instant::now() + RECIPIENT;
+            while let Err(error) = mysql.read_state().await {
+                if Instant::now() > deadline {
+                    return Err(error);
+                }
+                sleep(Duration::from_millis(50)).await;
+            }
+            mysql.clone_from(donor).await
+        };
+        tokio::pin!(work);
+        let mut ticks = interval(PROGRESS);
+        let (mut copied, mut failure, mut next) = (false, None, None);
+        let (exit, reason) = loop {
+            tokio::select! {
+                ended = recipient.ended() => break ended,
+                result = &mut work, if !copied => {
+                    copied = true;
+                    if let Err(error) = result {
+                        failure = Some(error);
+                        recipient.child.signal(Signal::KILL);
+                    }
+                }
+                _ = ticks.tick() => self.show_progress(donor).await,
+                request = self.requests.recv() => {
+                    if let Some(order) = self.interrupt(request).await {
+                        recipient.child.signal(Signal::KILL);
+                        next = Some(order);
+                    }
+                }
+            }
+        };
+        match (next, failure) {
+            (Some(next), _) => Ok(Some(next)),
+            (None, Some(error)) => Err(SuperviseError::Mysql(error)),
+            (None, None) if exit == RESTART_ME => Ok(None),
+            (None, None) => Err(SuperviseError::Ended(reason)),
+        }
+    }
+
+    async fn show_progress(&self, donor: &CloneDonor) {
+        const MIB: u64 = 1024 * 1024;
+        let Ok(progress) = self.shared.mysql.clone_progress().await else { return };
+        if progress.estimate > 0 {
+            let (copied, estimate) = (progress.copied / MIB, progress.estimate / MIB);
+            self.shared.set_process(|process| {
+                process.message = format!("cloning from {}: {copied} of {estimate} MiB copied", donor.host);
+            });
+        }
+    }
+}

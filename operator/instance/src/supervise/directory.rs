@@ -1,0 +1,165 @@
+//! The data directory: made whole or not at all.
+
+use std::path::Path;
+
+use mainstay_core::observed::Mysqld;
+use rustix::process::Signal;
+use tokio::time::Instant;
+
+use super::{Next, SuperviseError, Supervisor};
+use crate::disk;
+use crate::process::Exit;
+use crate::server::{Order, Request};
+use crate::state::Stage;
+
+fn volume(what: &'static str) -> impl Fn(std::io::Error) -> SuperviseError {
+    move |source| SuperviseError::Volume { what, source }
+}
+
+impl Supervisor {
+    /// Sees to it that there is a data directory that counts. An order may come first.
+    pub(super) async fn prepare(&mut self) -> Result<Option<Next>, SuperviseError> {
+        let paths = self.shared.config.paths.clone();
+        let exists = paths.data().try_exists().map_err(volume("look for the data directory"))?;
+        match (self.shared.state().stage, exists) {
+            (Stage::Ready, true) => return Ok(None),
+            (Stage::Cloned, true) => {
+                // The server_uuid of the recipient, if a start was cut short: a clone gets one of its own.
+                remove_file(&paths.data().join("auto.cnf")).map_err(volume("remove auto.cnf"))?;
+                return Ok(None);
+            }
+            (Stage::Initialising, true) => {
+                return Err(SuperviseError::Ended(format!(
+                    "{} exists, but the state file does not know it; nothing is deleted that Mainstay did not make",
+                    paths.data().display()
+                )));
+            }
+            (Stage::Ready | Stage::Cloned, false) => tracing::error!("the data directory is gone: an empty one is made"),
+            (Stage::Cloning, _) => {
+                tracing::warn!("a clone was interrupted: what it left is deleted");
+                self.remove_data().await?;
+            }
+            (Stage::Initialising, false) => {}
+        }
+        if let Some(next) = self.make_directory().await? {
+            return Ok(Some(next));
+        }
+        self.adopt_directory(Stage::Ready).await?;
+        Ok(None)
+    }
+
+    /// Makes `data.init` and everything in it durable. An order that comes meanwhile ends it.
+    pub(super) async fn make_directory(&mut self) -> Result<Option<Next>, SuperviseError> {
+        let began = Instant::now();
+        let paths = self.shared.config.paths.clone();
+        let cloning = self.shared.process().phase == Mysqld::Cloning;
+        self.shared.set_process(|process| {
+            if !cloning {
+                process.phase = Mysqld::Initialising;
+            }
+            "the data directory is being made".clone_into(&mut process.message);
+        });
+        remove_tree(paths.data_init()).await?;
+        // A time zone that this server does not take must not keep it from starting: the second attempt goes without.
+        let time_zones = if self.failures == 0 { self.runner.time_zones().await } else { None };
+        let secrets = self.shared.secrets();
+        let mut server = self
+            .runner
+            .initialise(&paths.data_init(), &secrets, time_zones.as_deref())
+            .map_err(SuperviseError::Run)?;
+        let mut next = None;
+        let (exit, reason) = loop {
+            tokio::select! {
+                ended = server.ended() => break ended,
+                request = self.requests.recv() => {
+                    if let Some(order) = self.interrupt(request).await {
+                        server.child.signal(Signal::KILL);
+                        next = Some(order);
+                    }
+                }
+            }
+        };
+        self.runner.remove_init_file();
+        if next.is_some() {
+            return Ok(next);
+        }
+        if exit != Exit::Code(0) {
+            return Err(SuperviseError::Ended(format!("the data directory cannot be made: {reason}")));
+        }
+        blocking("make the data directory durable", move || disk::sync_all(&paths.volume)).await?;
+        let seconds = began.elapsed().as_secs_f64();
+        tracing::info!(seconds, time_zones = time_zones.is_some(), "made a data directory");
+        Ok(None)
+    }
+
+    /// Gives `data.init` its name. The state file first: a crash between the two makes another directory, never a
+    /// directory without identity.
+    pub(super) async fn adopt_directory(&mut self, stage: Stage) -> Result<(), SuperviseError> {
+        let paths = self.shared.config.paths.clone();
+        let write = self.shared.write_state(move |state| {
+            if stage == Stage::Ready {
+                state.begin_life();
+            }
+            state.stage = stage;
+        });
+        write.await.map_err(SuperviseError::State)?;
+        self.shared.command_ended();
+        blocking("rename the data directory", move || {
+            std::fs::rename(paths.data_init(), paths.data())?;
+            disk::sync_names(&paths.volume)
+        })
+        .await
+    }
+
+    /// Deletes the data directory. It loses its name first, so that no part of it is ever taken for the whole.
+    pub(super) async fn remove_data(&self) -> Result<(), SuperviseError> {
+        let paths = self.shared.config.paths.clone();
+        blocking("delete the data directory", move || {
+            disk::remove_tree(&paths.data_old())?;
+            if paths.data().try_exists()? {
+                std::fs::rename(paths.data(), paths.data_old())?;
+                disk::sync_names(&paths.volume)?;
+            }
+            disk::remove_tree(&paths.data_old())?;
+            disk::remove_tree(&paths.data_init())
+        })
+        .await
+    }
+
+    /// An order while a data directory is made: what there is to kill or stop is no server.
+    pub(super) async fn interrupt(&mut self, request: Option<Request>) -> Option<Next> {
+        let Some(Request { order, done }) = request else { return Some(Next::Shutdown) };
+        match order {
+            Order::Kill | Order::Stop(_) => {
+                drop(done.send(Ok(())));
+                None
+            }
+            Order::Shutdown(_) => {
+                self.waiting.push(done);
+                Some(Next::Shutdown)
+            }
+            Order::Clone(donor) => self.accept_clone(donor, done).await,
+        }
+    }
+}
+
+pub(super) async fn blocking(
+    what: &'static str,
+    work: impl FnOnce() -> std::io::Result<()> + Send + 'static,
+) -> Result<(), SuperviseError> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result.map_err(volume(what)),
+        Err(error) => Err(SuperviseError::Volume { what, source: std::io::Error::other(error.to_string()) }),
+    }
+}
+
+async fn remove_tree(path: std::path::PathBuf) -> Result<(), SuperviseError> {
+    blocking("remove what an earlier attempt left", move || disk::remove_tree(&path)).await
+}
+
+fn remove_file(path: &Path) -> std::io::Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}

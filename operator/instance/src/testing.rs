@@ -1,0 +1,419 @@
+//! A server made of values, for tests of what is asked of it and in which order.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use mainstay_core::GtidSet;
+use mainstay_core::observed::Mysqld;
+use mainstay_core::rules::InstanceName;
+use mainstay_mysql::accounts::Credentials;
+use mainstay_mysql::port::{CloneProgress, FirstApplication, SharedPassword};
+use mainstay_mysql::{
+    AccountLock, Channel, CloneDonor, DumpThread, Mysql, MysqlError, Receiver, ReplicationSource, SemiSyncState,
+    ServerState, Version,
+};
+use secrecy::SecretString;
+
+use crate::config::{Config, Paths, Ports, Programs, Timing};
+use crate::server::Server;
+use crate::shared::Process;
+use crate::shutdown::ReadOnly;
+
+/// server_uuid of the fake.
+pub(crate) const UUID: &str = "3e11fa47-71ca-11e1-9e33-c80aa9429562";
+
+pub(crate) fn set(intervals: &str) -> GtidSet {
+    format!("{UUID}:{intervals}").parse().unwrap()
+}
+
+pub(crate) fn config(root: &Path) -> Config {
+    Config {
+        namespace: "prod".to_owned(),
+        cluster: "shop".to_owned(),
+        instance: InstanceName("shop-1".to_owned()),
+        ordinal: 1,
+        host: "shop-1.shop-instances.prod.svc".to_owned(),
+        pod_ip: "10.0.0.7".parse().unwrap(),
+        server_id_base: 1200,
+        config_hash: "abc".to_owned(),
+        paths: Paths {
+            volume: root.join("volume"),
+            run: root.join("run"),
+            config_file: root.join("config/my.cnf"),
+            system_secret: root.join("system"),
+            root_secret: root.join("root"),
+            app_secret: root.join("app"),
+            server_tls: root.join("server-tls"),
+            client_ca: root.join("client-ca"),
+        },
+        ports: Ports { mysql: 3306, admin: 33062, grpc: 8443, http: 8080 },
+        mysql_bind: "*".to_owned(),
+        bind: "::".parse().unwrap(),
+        programs: Programs {
+            mysqld: vec!["mysqld".into()],
+            mysqld_args: vec![],
+            tzinfo: vec!["mysql_tzinfo_to_sql".into()],
+            zoneinfo: "/usr/share/zoneinfo".into(),
+        },
+        timing: Timing::default(),
+        adopt_orphans: false,
+    }
+}
+
+pub(crate) fn replica() -> ServerState {
+    ServerState {
+        super_read_only: true,
+        read_only: true,
+        server_uuid: UUID.to_owned(),
+        channel: Some(Channel {
+            host: "localhost".to_owned(),
+            port: 33062,
+            receiver: Receiver::On,
+            applier_running: true,
+            last_heard: Some(Duration::from_millis(100)),
+            ..Channel::default()
+        }),
+        ..ServerState::default()
+    }
+}
+
+/// An open primary with this many connected members, from ordinal 2 on.
+pub(crate) fn primary(members: u32) -> ServerState {
+    ServerState {
+        server_uuid: UUID.to_owned(),
+        event_scheduler: true,
+        semi_sync: SemiSyncState { enabled: true, on: true, wait_for: 1, clients: members, waiters: 0 },
+        dump_threads: (2..2 + members).map(dump_thread).collect(),
+        executed: set("1-9"),
+        ..ServerState::default()
+    }
+}
+
+/// The session of a semi-synchronous replica.
+pub(crate) fn dump_thread(ordinal: u32) -> DumpThread {
+    DumpThread {
+        connection: 100 + u64::from(ordinal),
+        user: format!("mainstay_repl_{ordinal}"),
+        ordinal: Some(ordinal),
+        semi_sync: true,
+    }
+}
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct FakeMysql {
+    state: Mutex<ServerState>,
+    locks: Mutex<Vec<AccountLock>>,
+    calls: Mutex<Vec<String>>,
+    hanging: AtomicBool,
+    silent: AtomicBool,
+    /// Replicas that connect when semi-sync is switched on.
+    joining: Mutex<Vec<DumpThread>>,
+}
+
+impl FakeMysql {
+    pub(crate) fn new(state: ServerState) -> Self {
+        let locks = (0..7).map(|ordinal| AccountLock { ordinal, locked: false }).collect();
+        Self { state: Mutex::new(state), locks: Mutex::new(locks), ..Self::default() }
+    }
+
+    /// What was asked, but for looks.
+    pub(crate) fn calls(&self) -> Vec<String> {
+        self.calls.lock().unwrap().clone()
+    }
+
+    /// `super_read_only` does not return any more.
+    pub(crate) fn hang_commits(&self) {
+        self.hanging.store(true, Ordering::SeqCst);
+    }
+
+    /// It does not answer any more.
+    pub(crate) fn fall_silent(&self) {
+        self.silent.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn lock_account(&self, ordinal: u32) {
+        for lock in self.locks.lock().unwrap().iter_mut().filter(|lock| lock.ordinal == ordinal) {
+            lock.locked = true;
+        }
+    }
+
+    pub(crate) fn join_when_semi_sync(&self, threads: Vec<DumpThread>) {
+        *self.joining.lock().unwrap() = threads;
+    }
+
+    pub(crate) fn change(&self, change: impl FnOnce(&mut ServerState)) {
+        change(&mut self.state.lock().unwrap());
+    }
+
+    fn call(&self, what: impl Into<String>) {
+        self.calls.lock().unwrap().push(what.into());
+    }
+
+    fn with_channel(&self, change: impl FnOnce(&mut Channel)) {
+        self.change(|state| change(state.channel.get_or_insert_default()));
+    }
+}
+
+fn timed_out(what: &'static str, limit: Duration) -> MysqlError {
+    MysqlError::Timeout { what, limit }
+}
+
+#[async_trait]
+impl Mysql for FakeMysql {
+    fn server_started(&self, _version: Version) {}
+
+    fn offer_password(&self, _password: SecretString) {}
+
+    async fn read_state(&self) -> Result<ServerState, MysqlError> {
+        if self.silent.load(Ordering::SeqCst) {
+            return Err(timed_out("read", Duration::ZERO));
+        }
+        Ok(self.state.lock().unwrap().clone())
+    }
+
+    async fn settle(&self, _limit: Duration) -> Result<(), MysqlError> {
+        Ok(())
+    }
+
+    async fn set_super_read_only(&self, limit: Duration) -> Result<(), MysqlError> {
+        self.call("set_super_read_only");
+        if self.hanging.load(Ordering::SeqCst) {
+            tokio::time::sleep(limit).await;
+            return Err(timed_out("make mysqld read-only", limit));
+        }
+        self.change(|state| {
+            state.super_read_only = true;
+            state.read_only = true;
+        });
+        Ok(())
+    }
+
+    async fn leave_super_read_only(&self, _limit: Duration) -> Result<(), MysqlError> {
+        self.call("leave_super_read_only");
+        self.change(|state| state.super_read_only = false);
+        Ok(())
+    }
+
+    async fn open_writes(&self, _limit: Duration) -> Result<(), MysqlError> {
+        self.call("open_writes");
+        self.change(|state| {
+            state.super_read_only = false;
+            state.read_only = false;
+        });
+        Ok(())
+    }
+
+    async fn set_source(&self, source: &ReplicationSource, _limit: Duration) -> Result<(), MysqlError> {
+        self.call(format!("set_source {}:{}", source.host, source.port));
+        self.change(|state| {
+            state.channel =
+                Some(Channel { host: source.host.clone(), port: source.port, ..Channel::default() });
+        });
+        Ok(())
+    }
+
+    async fn start_receiver(&self, ordinal: u32, _password: &SecretString, _limit: Duration) -> Result<(), MysqlError> {
+        self.call(format!("start_receiver {ordinal}"));
+        self.with_channel(|channel| channel.receiver = Receiver::On);
+        Ok(())
+    }
+
+    async fn stop_receiver(&self, _limit: Duration) -> Result<(), MysqlError> {
+        self.call("stop_receiver");
+        self.with_channel(|channel| channel.receiver = Receiver::Off);
+        Ok(())
+    }
+
+    async fn start_applier(&self, _limit: Duration) -> Result<(), MysqlError> {
+        self.call("start_applier");
+        self.change(|state| {
+            if let Some(channel) = &mut state.channel {
+                channel.applier_running = true;
+                state.executed = state.executed.union(&channel.received);
+            }
+        });
+        Ok(())
+    }
+
+    async fn forget_source(&self, _limit: Duration) -> Result<(), MysqlError> {
+        self.call("forget_source");
+        self.change(|state| state.channel = None);
+        Ok(())
+    }
+
+    async fn semi_sync_on(&self, acks: u32, _limit: Duration) -> Result<(), MysqlError> {
+        self.call(format!("semi_sync_on {acks}"));
+        let joining = std::mem::take(&mut *self.joining.lock().unwrap());
+        self.change(|state| {
+            state.semi_sync.enabled = true;
+            state.semi_sync.on = true;
+            state.semi_sync.wait_for = acks;
+            state.semi_sync.clients += u32::try_from(joining.len()).unwrap();
+            state.dump_threads.extend(joining);
+        });
+        Ok(())
+    }
+
+    async fn semi_sync_off(&self, _limit: Duration) -> Result<(), MysqlError> {
+        self.call("semi_sync_off");
+        self.change(|state| state.semi_sync = SemiSyncState::default());
+        Ok(())
+    }
+
+    async fn set_acks(&self, acks: u32, _limit: Duration) -> Result<(), MysqlError> {
+        self.call(format!("set_acks {acks}"));
+        self.change(|state| state.semi_sync.wait_for = acks);
+        Ok(())
+    }
+
+    async fn account_locks(&self, _limit: Duration) -> Result<Vec<AccountLock>, MysqlError> {
+        Ok(self.locks.lock().unwrap().clone())
+    }
+
+    async fn set_account_locks(&self, locks: &[AccountLock], _limit: Duration) -> Result<(), MysqlError> {
+        for lock in locks {
+            self.call(format!("{} {}", if lock.locked { "lock" } else { "unlock" }, lock.ordinal));
+            for own in self.locks.lock().unwrap().iter_mut().filter(|own| own.ordinal == lock.ordinal) {
+                own.locked = lock.locked;
+            }
+        }
+        Ok(())
+    }
+
+    async fn end_sessions(&self, connections: &[u64], _limit: Duration) -> Result<(), MysqlError> {
+        self.call(format!("end_sessions {connections:?}"));
+        self.change(|state| {
+            let before = state.dump_threads.len();
+            state.dump_threads.retain(|thread| !connections.contains(&thread.connection));
+            let ended = u32::try_from(before - state.dump_threads.len()).unwrap();
+            state.semi_sync.clients = state.semi_sync.clients.saturating_sub(ended);
+        });
+        Ok(())
+    }
+
+    async fn end_client_sessions(&self, _limit: Duration) -> Result<usize, MysqlError> {
+        self.call("end_client_sessions");
+        Ok(0)
+    }
+
+    async fn mark(&self, limit: Duration) -> Result<GtidSet, MysqlError> {
+        self.call("mark");
+        if self.hanging.load(Ordering::SeqCst) {
+            tokio::time::sleep(limit).await;
+            return Err(timed_out("commit a marker transaction", limit));
+        }
+        Ok(self.state.lock().unwrap().executed.clone())
+    }
+
+    async fn clone_from(&self, _donor: &CloneDonor) -> Result<(), MysqlError> {
+        self.call("clone_from");
+        Ok(())
+    }
+
+    async fn clone_progress(&self) -> Result<CloneProgress, MysqlError> {
+        Ok(CloneProgress::default())
+    }
+
+    async fn set_event_scheduler(&self, on: bool, _limit: Duration) -> Result<(), MysqlError> {
+        self.call(format!("set_event_scheduler {on}"));
+        Ok(())
+    }
+
+    async fn enable_events_of(&self, server_ids: &[u32], _limit: Duration) -> Result<usize, MysqlError> {
+        self.call(format!("enable_events_of {server_ids:?}"));
+        Ok(0)
+    }
+
+    async fn note_disabled_events(&self, _limit: Duration) -> Result<(), MysqlError> {
+        self.call("note_disabled_events");
+        Ok(())
+    }
+
+    async fn create_first_accounts(
+        &self,
+        _root: Option<&SecretString>,
+        _application: Option<&FirstApplication>,
+        _limit: Duration,
+    ) -> Result<bool, MysqlError> {
+        self.call("create_first_accounts");
+        Ok(true)
+    }
+
+    async fn can_log_in(&self, _user: &str, _password: &SecretString, _limit: Duration) -> Result<bool, MysqlError> {
+        Ok(true)
+    }
+
+    async fn set_shared_passwords(&self, accounts: &[SharedPassword], _limit: Duration) -> Result<(), MysqlError> {
+        self.call(format!("set_shared_passwords {}", accounts.len()));
+        Ok(())
+    }
+
+    async fn set_local_passwords(&self, _credentials: &Credentials, _limit: Duration) -> Result<(), MysqlError> {
+        self.call("set_local_passwords");
+        Ok(())
+    }
+
+    async fn reload_tls(&self, _limit: Duration) -> Result<(), MysqlError> {
+        self.call("reload_tls");
+        Ok(())
+    }
+}
+
+/// A process around the fake: a kill makes it what a restart makes of a server.
+pub(crate) struct FakeServer {
+    pub(crate) mysql: Arc<FakeMysql>,
+    /// It answers.
+    pub(crate) running: AtomicBool,
+}
+
+impl FakeServer {
+    fn restart(&self) {
+        self.mysql.hanging.store(false, Ordering::SeqCst);
+        self.mysql.silent.store(false, Ordering::SeqCst);
+        self.mysql.change(|state| {
+            state.super_read_only = true;
+            state.read_only = true;
+            state.semi_sync = SemiSyncState::default();
+            state.dump_threads.clear();
+            if let Some(channel) = &mut state.channel {
+                channel.receiver = Receiver::Off;
+                channel.applier_running = false;
+            }
+        });
+    }
+}
+
+#[async_trait]
+impl Server for FakeServer {
+    fn process(&self) -> Process {
+        let phase = if self.running.load(Ordering::SeqCst) { Mysqld::Running } else { Mysqld::Down };
+        Process { phase, run: 1, message: String::new(), restarts: 0 }
+    }
+
+    async fn running(&self, limit: Duration) -> Result<(), String> {
+        if self.running.load(Ordering::SeqCst) {
+            return Ok(());
+        }
+        tokio::time::sleep(limit).await;
+        Err("mysqld is down".to_owned())
+    }
+
+    async fn kill(&self) {
+        self.mysql.call("kill");
+        self.restart();
+    }
+
+    async fn stop(&self, _proof: ReadOnly) {
+        self.mysql.call("stop");
+        self.restart();
+    }
+
+    async fn clone_from(&self, donor: CloneDonor) -> Result<(), String> {
+        self.mysql.call(format!("clone from {}", donor.host));
+        Ok(())
+    }
+}

@@ -1,0 +1,444 @@
+//! Managers with a real mysqld, without Kubernetes.
+//!
+//! `MAINSTAY_TEST_MYSQL` names the root filesystem of a MySQL image. mysqld is started by that filesystem's own loader,
+//! so nothing has to be installed or mounted.
+
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::net::{IpAddr, Ipv4Addr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use mainstay_core::GtidSet;
+use mainstay_core::action::{Application, Endpoint, InstanceCommand, Verb};
+use mainstay_core::layout;
+use mainstay_core::observed::{InstanceReport, Mysqld};
+use mainstay_core::rules::{Incarnation, InstanceName, MemberId};
+use mainstay_instance::client::{ClientTls, InstanceClient, connect};
+use mainstay_instance::config::{Paths, Ports, Programs, Timing};
+use mainstay_instance::convert::{Outcome, Reply};
+use mainstay_instance::{Config, Manager};
+use mysql_async::prelude::Queryable as _;
+use mysql_async::{Conn, OptsBuilder};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose,
+    SanType,
+};
+
+/// A test fails when what it waits for has not come after this long.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Passwords with everything that a quoting path can stumble over (case F11).
+pub const MANAGER: &str = "'\"\\$#<>%@:/?& ;*m";
+pub const REPLICATION: &str = "r'\"\\$#<>%@:/?& ;*";
+pub const CLONE: &str = "'c'\\';\"";
+pub const MONITOR: &str = ";m`";
+pub const ROOT: &str = "\\'r00t\"% ";
+pub const APP: &str = "a;*/'--#pp";
+
+type Issuer = CertifiedIssuer<'static, KeyPair>;
+
+/// A cluster's worth of certificates, and the managers.
+pub struct Cluster {
+    pub dir: tempfile::TempDir,
+    cluster_ca: Issuer,
+    operator_ca: Issuer,
+    pub nodes: Vec<Node>,
+    pub epoch: u64,
+}
+
+/// An instance: its files, its manager while it runs, and the operator's connection to it.
+pub struct Node {
+    pub config: Config,
+    pub manager: Option<Manager>,
+    client: Option<InstanceClient>,
+    tls: ClientTls,
+    seq: u64,
+}
+
+fn ca(name: &str) -> Issuer {
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.distinguished_name.push(rcgen::DnType::CommonName, name);
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
+}
+
+fn leaf(issuer: &Issuer, uri: &str) -> (String, String) {
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+    params.subject_alt_names.push(SanType::URI(uri.try_into().unwrap()));
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+    let certificate = params.signed_by(&key, issuer).unwrap();
+    (certificate.pem(), key.serialize_pem())
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port()
+}
+
+fn programs() -> Programs {
+    let root = std::env::var("MAINSTAY_TEST_MYSQL").expect("MAINSTAY_TEST_MYSQL names the files of a MySQL image");
+    let at = |path: &str| OsString::from(format!("{root}/{path}"));
+    let program = |path: &str| {
+        vec![
+            at("usr/lib64/ld-linux-x86-64.so.2"),
+            "--library-path".into(),
+            at("usr/lib/x86_64-linux-gnu"),
+            at(path),
+        ]
+    };
+    let mut mysqld_args: Vec<OsString> = vec![
+        format!("--basedir={root}/usr").into(),
+        format!("--lc-messages-dir={root}/usr/share/mysql").into(),
+        format!("--character-sets-dir={root}/usr/share/mysql/charsets").into(),
+        format!("--plugin-dir={root}/usr/lib/mysql/plugin").into(),
+    ];
+    if rustix::process::geteuid().is_root() {
+        mysqld_args.push("--user=root".into());
+    }
+    Programs {
+        mysqld: program("usr/sbin/mysqld"),
+        mysqld_args,
+        tzinfo: program("usr/bin/mysql_tzinfo_to_sql"),
+        zoneinfo: PathBuf::from(at("usr/share/zoneinfo")),
+    }
+}
+
+/// What the operator would write for a small cluster.
+fn my_cnf() -> String {
+    let cluster = serde_json::json!({
+        "apiVersion": "mysql.mainstay.dev/v1",
+        "kind": "MySQLCluster",
+        "metadata": {"name": "shop", "namespace": "prod"},
+        "spec": {
+            "replicas": 3,
+            "image": "mysql:9.7.4",
+            "storage": {"size": "1Gi"},
+            "resources": {"limits": {"memory": "512Mi"}},
+            "config": {"max_connections": 50},
+        },
+    });
+    let cluster = mainstay_core::validate::ValidatedCluster::new(&serde_json::from_value(cluster).unwrap()).unwrap();
+    mainstay_core::mycnf::render(&cluster)
+}
+
+fn write(path: &Path, text: &str) {
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(path, text).unwrap();
+}
+
+impl Cluster {
+    /// Files for this many instances; nothing runs.
+    pub fn prepare(instances: u32) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let (cluster_ca, operator_ca) = (ca("cluster"), ca("operator"));
+        let mut cluster = Self { dir, cluster_ca, operator_ca, nodes: Vec::new(), epoch: 1 };
+        cluster.nodes = (0..instances).map(|ordinal| cluster.node(ordinal)).collect();
+        cluster
+    }
+
+    /// Instances that answer.
+    pub async fn start(instances: u32) -> Self {
+        let mut cluster = Self::prepare(instances);
+        for node in &mut cluster.nodes {
+            node.start().await;
+        }
+        for node in &mut cluster.nodes {
+            node.wait("it answers", |report| report.mysqld == Mysqld::Running).await;
+        }
+        cluster
+    }
+
+    /// An open primary (0) with the others attached as members.
+    pub async fn bootstrap(instances: u32) -> Self {
+        let mut cluster = Self::start(instances).await;
+        cluster.make_primary(0).await;
+        cluster
+    }
+
+    fn node(&self, ordinal: u32) -> Node {
+        let root = self.dir.path().join(format!("shop-{ordinal}"));
+        let paths = Paths {
+            volume: root.join("volume"),
+            run: root.join("run"),
+            config_file: root.join("config/my.cnf"),
+            system_secret: root.join("system"),
+            root_secret: root.join("root"),
+            app_secret: root.join("app"),
+            server_tls: root.join("server-tls"),
+            client_ca: root.join("client-ca"),
+        };
+        write(&paths.config_file, &my_cnf());
+        for (name, password) in
+            [("manager", MANAGER), ("replication", REPLICATION), ("clone", CLONE), ("monitor", MONITOR)]
+        {
+            write(&paths.system_secret.join(name), password);
+        }
+        write(&paths.root_secret.join("password"), ROOT);
+        write(&paths.app_secret.join("password"), APP);
+        let (certificate, key) = leaf(&self.cluster_ca, &layout::instance_uri("prod", "shop"));
+        write(&paths.server_tls.join("tls.crt"), &certificate);
+        write(&paths.server_tls.join("tls.key"), &key);
+        write(&paths.server_tls.join("ca.crt"), &self.cluster_ca.pem());
+        let clients = format!("{}{}", self.operator_ca.pem(), self.cluster_ca.pem());
+        write(&paths.client_ca.join("ca.crt"), &clients);
+        let config = Config {
+            namespace: "prod".to_owned(),
+            cluster: "shop".to_owned(),
+            instance: InstanceName(format!("shop-{ordinal}")),
+            ordinal,
+            host: "localhost".to_owned(),
+            pod_ip: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            server_id_base: 1200,
+            config_hash: "abc".to_owned(),
+            paths,
+            ports: Ports { mysql: free_port(), admin: free_port(), grpc: free_port(), http: free_port() },
+            mysql_bind: "127.0.0.1".to_owned(),
+            bind: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            programs: programs(),
+            timing: Timing { files: Duration::from_millis(200), ..Timing::default() },
+            adopt_orphans: false,
+        };
+        Node { config, manager: None, client: None, tls: self.operator(), seq: 0 }
+    }
+
+    /// The operator's certificate.
+    pub fn operator(&self) -> ClientTls {
+        let (certificate, key) = leaf(&self.operator_ca, layout::OPERATOR_URI);
+        ClientTls { certificate, key: key.into(), ca: self.cluster_ca.pem() }
+    }
+
+    /// The certificate of any other instance.
+    pub fn sibling(&self) -> ClientTls {
+        let (certificate, key) = leaf(&self.cluster_ca, &layout::instance_uri("prod", "shop"));
+        ClientTls { certificate, key: key.into(), ca: self.cluster_ca.pem() }
+    }
+
+    /// The certificate of an instance of another cluster, whose CA is trusted by nobody here.
+    pub fn stranger(&self) -> ClientTls {
+        let (certificate, key) = leaf(&ca("other"), layout::OPERATOR_URI);
+        ClientTls { certificate, key: key.into(), ca: self.cluster_ca.pem() }
+    }
+
+    /// An election with a foregone winner: everybody that runs is fenced, the others are attached to it, and it is opened
+    /// with them as its members.
+    pub async fn make_primary(&mut self, winner: usize) {
+        self.epoch += 1;
+        let k = u32::try_from(self.nodes.len() / 2).unwrap();
+        for node in 0..self.nodes.len() {
+            if self.nodes[node].manager.is_some() {
+                self.give(node, Verb::Fence).await.must_be_done();
+            }
+        }
+        let source = self.nodes[winner].endpoint().await;
+        let mut members = BTreeSet::new();
+        for node in 0..self.nodes.len() {
+            if node != winner && self.nodes[node].manager.is_some() {
+                self.give(node, Verb::Attach { source: source.clone() }).await.must_be_done();
+                members.insert(self.nodes[node].id().await);
+            }
+        }
+        let baseline = self.nodes[winner].report().await.executed;
+        self.give(winner, open(members, k, baseline)).await.must_be_done();
+    }
+
+    /// Gives a command under the present epoch.
+    pub async fn give(&mut self, node: usize, verb: Verb) -> Answer {
+        let epoch = self.epoch;
+        self.nodes[node].give(epoch, verb).await
+    }
+}
+
+/// Open with the application that tests use.
+pub fn open(members: BTreeSet<MemberId>, acks_required: u32, baseline: GtidSet) -> Verb {
+    let application = Some(Application { database: "my_app".to_owned(), user: "app".to_owned() });
+    Verb::Open { members, acks_required, baseline, application }
+}
+
+/// The answer to a command, and how long it took.
+pub struct Answer {
+    pub reply: Reply,
+    pub took: Duration,
+}
+
+impl Answer {
+    #[track_caller]
+    pub fn must_be_done(&self) -> &InstanceReport {
+        assert!(!matches!(self.reply.outcome, Outcome::Refused { .. }), "{:?}", self.reply.outcome);
+        self.reply.report.as_ref().unwrap()
+    }
+
+    #[track_caller]
+    pub fn must_be_refused(&self, because: &str) {
+        match &self.reply.outcome {
+            Outcome::Refused { reason } => assert!(reason.contains(because), "{reason:?} does not say {because:?}"),
+            other => panic!("{other:?}, and not refused because {because:?}"),
+        }
+    }
+}
+
+impl Node {
+    pub async fn start(&mut self) {
+        self.manager = Some(Manager::start(self.config.clone()).await.unwrap());
+        self.client = None;
+    }
+
+    /// As a power cut.
+    pub async fn cut(&mut self) {
+        self.client = None;
+        if let Some(manager) = self.manager.take() {
+            manager.kill().await;
+        }
+    }
+
+    pub async fn client(&mut self) -> &mut InstanceClient {
+        if self.client.is_none() {
+            let address = std::net::SocketAddr::new(self.config.bind, self.config.ports.grpc);
+            self.client = Some(connect(address, "localhost", &self.tls).await.unwrap());
+        }
+        self.client.as_mut().unwrap()
+    }
+
+    pub async fn give(&mut self, epoch: u64, verb: Verb) -> Answer {
+        let to = self.id().await;
+        self.seq += 1;
+        let seq = self.seq;
+        self.give_as(to, epoch, seq, Duration::from_secs(10), verb).await
+    }
+
+    pub async fn give_as(&mut self, to: MemberId, epoch: u64, seq: u64, deadline: Duration, verb: Verb) -> Answer {
+        let command = InstanceCommand { to, epoch, deadline, verb, why: String::new() };
+        let began = Instant::now();
+        let reply = self.client().await.command(&command, seq).await.unwrap();
+        Answer { reply, took: began.elapsed() }
+    }
+
+    /// The first report of a new stream.
+    pub async fn report(&mut self) -> InstanceReport {
+        use futures::StreamExt as _;
+        let mut stream = self.client().await.watch().await.unwrap();
+        stream.next().await.unwrap().unwrap()
+    }
+
+    pub async fn id(&mut self) -> MemberId {
+        let incarnation = self.report().await.incarnation;
+        MemberId { instance: self.config.instance.clone(), incarnation }
+    }
+
+    pub async fn endpoint(&mut self) -> Endpoint {
+        Endpoint { id: self.id().await, host: "localhost".to_owned(), port: self.config.ports.admin }
+    }
+
+    /// Follows the stream until it says what is wanted.
+    pub async fn wait(&mut self, what: &str, wanted: impl Fn(&InstanceReport) -> bool) -> InstanceReport {
+        use futures::StreamExt as _;
+        let mut last = None;
+        let search = async {
+            let mut stream = self.client().await.watch().await.unwrap();
+            loop {
+                let report = stream.next().await.unwrap().unwrap();
+                if wanted(&report) {
+                    return report;
+                }
+                last = Some(report);
+            }
+        };
+        match tokio::time::timeout(PATIENCE, search).await {
+            Ok(report) => report,
+            Err(_elapsed) => panic!("waited in vain until {what}; last: {last:#?}"),
+        }
+    }
+
+    /// Waits until everything of `set` is executed here.
+    pub async fn wait_for(&mut self, set: &GtidSet) {
+        self.wait("it has executed a set", |report| report.executed.contains(set)).await;
+    }
+
+    /// A client over the socket.
+    pub async fn log_in(&self, user: &str, password: &str) -> Result<Conn, mysql_async::Error> {
+        let socket = self.config.paths.socket();
+        let opts = OptsBuilder::default().socket(socket.to_str().map(str::to_owned)).user(Some(user)).pass(Some(password));
+        Conn::new(opts).await
+    }
+
+    /// The DBA, once `root@'%'` is there.
+    pub async fn root(&self) -> Conn {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match self.log_in("root", ROOT).await {
+                Ok(conn) => return conn,
+                Err(error) => assert!(Instant::now() < deadline, "{error}"),
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// The manager's own account, for looking inside.
+    pub async fn inside(&self) -> Conn {
+        self.log_in("mainstay", MANAGER).await.unwrap()
+    }
+
+    pub async fn text(&self, query: &str) -> Option<String> {
+        self.inside().await.query_first::<Option<String>, _>(query).await.unwrap().flatten()
+    }
+
+    /// mysqld's process.
+    pub fn pid(&self) -> i32 {
+        let file = self.config.paths.run.join("mysqld.pid");
+        std::fs::read_to_string(file).unwrap().trim().parse().unwrap()
+    }
+
+    pub fn signal(&self, signal: rustix::process::Signal) {
+        let pid = rustix::process::Pid::from_raw(self.pid()).unwrap();
+        rustix::process::kill_process(pid, signal).unwrap();
+    }
+
+    pub async fn http(&self, path: &str) -> (u16, String) {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+        let address = std::net::SocketAddr::new(self.config.bind, self.config.ports.http);
+        let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).await.unwrap();
+        let status = text.split(' ').nth(1).unwrap().parse().unwrap();
+        (status, text.split_once("\r\n\r\n").unwrap().1.to_owned())
+    }
+}
+
+impl Drop for Node {
+    /// A failed test leaves no mysqld behind.
+    fn drop(&mut self) {
+        if self.manager.is_some()
+            && let Ok(text) = std::fs::read_to_string(self.config.paths.run.join("mysqld.pid"))
+            && let Some(pid) = text.trim().parse().ok().and_then(rustix::process::Pid::from_raw)
+        {
+            drop(rustix::process::kill_process(pid, rustix::process::Signal::KILL));
+        }
+    }
+}
+
+pub fn id(instance: &str, incarnation: &str) -> MemberId {
+    MemberId { instance: InstanceName(instance.to_owned()), incarnation: Incarnation(incarnation.to_owned()) }
+}
+
+/// Waits until a question about the outside is answered with yes.
+pub async fn until(what: &str, mut question: impl AsyncFnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !question().await {
+        assert!(Instant::now() < deadline, "waited in vain until {what}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Shows the managers' logs when a test is run with `--nocapture` and `RUST_LOG`.
+pub fn show_logs() {
+    drop(
+        tracing_subscriber::fmt()
+            .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
+            .with_test_writer()
+            .try_init(),
+    );
+}
