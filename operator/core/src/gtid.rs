@@ -89,13 +89,19 @@ impl GtidSet {
     /// Whether every transaction of `other` is in this set.
     #[must_use]
     pub fn contains(&self, other: &Self) -> bool {
-        other.streams.iter().all(|(stream, list)| intervals::contains(self.intervals(stream), list))
+        other
+            .streams
+            .iter()
+            .all(|(stream, list)| intervals::contains(self.intervals(stream), list))
     }
 
     /// Whether this transaction is in the set.
     #[must_use]
     pub fn contains_gtid(&self, gtid: &Gtid) -> bool {
-        let stream = Stream { server: gtid.server, tag: gtid.tag.clone() };
+        let stream = Stream {
+            server: gtid.server,
+            tag: gtid.tag.clone(),
+        };
         Interval::new(gtid.number, gtid.number)
             .is_some_and(|interval| intervals::contains(self.intervals(&stream), &[interval]))
     }
@@ -123,7 +129,9 @@ impl GtidSet {
     /// A text that is not a UUID is the name of no server, and nothing is of it.
     #[must_use]
     pub fn of_source(&self, server_uuid: &str) -> Self {
-        server_uuid.parse().map_or_else(|_: ParseGtidError| Self::new(), |uuid| self.filter(|of| of == uuid))
+        server_uuid
+            .parse()
+            .map_or_else(|_: ParseGtidError| Self::new(), |uuid| self.filter(|of| of == uuid))
     }
 
     /// Transactions that other servers than this one first committed.
@@ -131,7 +139,9 @@ impl GtidSet {
     /// A text that is not a UUID is the name of no server, and nothing is left out.
     #[must_use]
     pub fn without_source(&self, server_uuid: &str) -> Self {
-        server_uuid.parse().map_or_else(|_: ParseGtidError| self.clone(), |uuid| self.filter(|of| of != uuid))
+        server_uuid
+            .parse()
+            .map_or_else(|_: ParseGtidError| self.clone(), |uuid| self.filter(|of| of != uuid))
     }
 
     /// Servers that first committed a transaction of this set, in order.
@@ -142,8 +152,31 @@ impl GtidSet {
         sources
     }
 
+    /// The highest number of this server's transactions with this tag (empty for none); `None` when there is no such one,
+    /// or the texts name no server or tag.
+    #[must_use]
+    pub fn last_number(&self, server_uuid: &str, tag: &str) -> Option<u64> {
+        let tag = if tag.is_empty() {
+            Tag::default()
+        } else {
+            tag.parse().ok()?
+        };
+        let stream = Stream {
+            server: server_uuid.parse().ok()?,
+            tag,
+        };
+        self.intervals(&stream).last().map(|interval| interval.last())
+    }
+
     fn filter(&self, keep: impl Fn(ServerUuid) -> bool) -> Self {
-        Self { streams: self.streams.iter().filter(|(stream, _)| keep(stream.server)).cloned().collect() }
+        Self {
+            streams: self
+                .streams
+                .iter()
+                .filter(|(stream, _)| keep(stream.server))
+                .cloned()
+                .collect(),
+        }
     }
 
     fn intervals(&self, stream: &Stream) -> &[Interval] {
@@ -167,7 +200,10 @@ impl GtidSet {
             };
             let a = if order.is_le() { left.next() } else { None };
             let b = if order.is_ge() { right.next() } else { None };
-            let list = operation(a.map_or(&[], |(_, list)| list.as_slice()), b.map_or(&[], |(_, list)| list.as_slice()));
+            let list = operation(
+                a.map_or(&[], |(_, list)| list.as_slice()),
+                b.map_or(&[], |(_, list)| list.as_slice()),
+            );
             if let (Some((stream, _)), false) = (a.or(b), list.is_empty()) {
                 streams.push((stream.clone(), list));
             }
@@ -178,10 +214,10 @@ impl GtidSet {
     fn collect(mut parts: Vec<(Stream, Interval)>) -> Self {
         parts.sort_unstable();
         let mut streams: Vec<(Stream, Vec<Interval>)> = Vec::new();
-        for (stream, interval) in parts {
+        for (origin, next) in parts {
             match streams.last_mut() {
-                Some((last, list)) if *last == stream => intervals::push(list, interval),
-                _ => streams.push((stream, vec![interval])),
+                Some((last, list)) if *last == origin => intervals::push(list, next),
+                _ => streams.push((origin, vec![next])),
             }
         }
         Self { streams }
@@ -193,7 +229,13 @@ impl FromIterator<Gtid> for GtidSet {
     fn from_iter<I: IntoIterator<Item = Gtid>>(gtids: I) -> Self {
         let part = |gtid: Gtid| {
             let interval = Interval::new(gtid.number, gtid.number)?;
-            Some((Stream { server: gtid.server, tag: gtid.tag }, interval))
+            Some((
+                Stream {
+                    server: gtid.server,
+                    tag: gtid.tag,
+                },
+                interval,
+            ))
         };
         Self::collect(gtids.into_iter().filter_map(part).collect())
     }
