@@ -1,13 +1,13 @@
 //! Problems of the rules' memory, and of the cluster as a whole.
 
 use crate::analyse::{Analysis, ProblemCode};
-use crate::observed::Observed;
+use crate::observed::{InstanceReport, Mysqld, Observed};
 use crate::rules::{Phase, PrimaryRef};
 use crate::view::View;
 
 /// No memory: a new cluster, or a lost status.
 pub(super) fn absent(observed: &Observed, analysis: &mut Analysis) {
-    let used = observed.instances.iter().filter(|i| i.report().is_some_and(|report| !report.pristine));
+    let used = observed.instances.iter().filter(|instance| instance.report().is_some_and(holds_data));
     let names: Vec<_> = used.map(|instance| instance.name.to_string()).collect();
     if names.is_empty() {
         analysis.found(ProblemCode::FirstPrimaryPending, "the first instances are being made");
@@ -15,6 +15,11 @@ pub(super) fn absent(observed: &Observed, analysis: &mut Analysis) {
         let message = format!("{} hold data, but status does not say who the primary was", names.join(", "));
         analysis.found(ProblemCode::StatusLost, message);
     }
+}
+
+/// It was told something, or has transactions; while mysqld does not answer nobody knows whether it has.
+fn holds_data(report: &InstanceReport) -> bool {
+    report.persisted.epoch > 0 || (report.mysqld == Mysqld::Running && !report.pristine)
 }
 
 /// What the memory says, compared with what was seen.
