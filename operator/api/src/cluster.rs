@@ -1,6 +1,9 @@
 //! `MySQLCluster`: one primary and its replicas.
 
-#![expect(unreachable_pub, reason = "KubeSchema copies each struct into a function, with its visibility")]
+#![expect(
+    unreachable_pub,
+    reason = "KubeSchema copies each struct into a function, with its visibility"
+)]
 
 use std::collections::BTreeMap;
 
@@ -232,7 +235,10 @@ pub struct Tls {
     /// Further DNS names that the server certificate carries, for clients that come from outside.
     #[schemars(
         length(max = 32),
-        inner(length(min = 1, max = 253), regex(pattern = r"^(\*\.)?([a-z0-9]([-a-z0-9]*[a-z0-9])?)(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"))
+        inner(
+            length(min = 1, max = 253),
+            regex(pattern = r"^(\*\.)?([a-z0-9]([-a-z0-9]*[a-z0-9])?)(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")
+        )
     )]
     #[x_kube(merge_strategy = ListMerge::Set)]
     #[serde(rename = "extraDNSNames", default, skip_serializing_if = "Vec::is_empty")]

@@ -1,5 +1,7 @@
 //! The generated definitions: what is committed, and what the API server demands of them.
 
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "helpers of tests")]
+
 use mainstay_api::{custom_resource_definitions, file_name, render};
 use serde_json::Value;
 
@@ -9,21 +11,35 @@ fn committed_definitions_are_current() {
     for definition in custom_resource_definitions() {
         let path = format!("{}/../../crds/{}", env!("CARGO_MANIFEST_DIR"), file_name(&definition));
         let committed = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("failed to read {path}: {error}"));
-        assert!(committed == render(&definition).unwrap(), "{path} is not what the types say: run `make gen`");
+        assert!(
+            committed == render(&definition).unwrap(),
+            "{path} is not what the types say: run `make gen`"
+        );
     }
 }
 
 #[test]
 fn rendering_is_deterministic() {
-    let once: Vec<_> = custom_resource_definitions().iter().map(|d| render(d).unwrap()).collect();
-    let again: Vec<_> = custom_resource_definitions().iter().map(|d| render(d).unwrap()).collect();
+    let once: Vec<_> = custom_resource_definitions()
+        .iter()
+        .map(|d| render(d).unwrap())
+        .collect();
+    let again: Vec<_> = custom_resource_definitions()
+        .iter()
+        .map(|d| render(d).unwrap())
+        .collect();
     assert_eq!(once, again);
 }
 
 /// Calls `check` with every schema below `schema`, its path and what it lies in.
 fn walk(schema: &Value, path: &str, check: &mut dyn FnMut(&str, &Value)) {
     check(path, schema);
-    for (name, child) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
+    for (name, child) in schema
+        .get("properties")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten()
+    {
         walk(child, &format!("{path}.{name}"), check);
     }
     for key in ["items", "additionalProperties"] {
@@ -37,25 +53,40 @@ fn schemas() -> Vec<(String, Value)> {
     let definitions = custom_resource_definitions();
     let versions = definitions.iter().flat_map(|definition| {
         let kind = definition.spec.names.kind.clone();
-        definition.spec.versions.iter().map(move |version| (kind.clone(), version))
+        definition
+            .spec
+            .versions
+            .iter()
+            .map(move |version| (kind.clone(), version))
     });
-    versions.map(|(kind, version)| (kind, serde_json::to_value(version).unwrap()["schema"]["openAPIV3Schema"].clone())).collect()
+    versions
+        .map(|(kind, version)| {
+            (
+                kind,
+                serde_json::to_value(version).unwrap()["schema"]["openAPIV3Schema"].clone(),
+            )
+        })
+        .collect()
 }
 
 /// Decision A17: the cost of a CEL rule is estimated from these bounds, and without them the definition is refused.
 #[test]
 fn everything_in_a_spec_is_bounded() {
     for (kind, schema) in schemas() {
-        walk(&schema["properties"]["spec"], &format!("{kind}.spec"), &mut |path, schema| {
-            let bound = match schema["type"].as_str() {
-                Some("string") if schema.get("enum").is_none() => "maxLength",
-                Some("array") => "maxItems",
-                Some("object") if schema.get("additionalProperties").is_some() => "maxProperties",
-                None if schema["x-kubernetes-int-or-string"] == true => "maxLength",
-                _ => return,
-            };
-            assert!(schema.get(bound).is_some(), "{path} has no {bound}");
-        });
+        walk(
+            &schema["properties"]["spec"],
+            &format!("{kind}.spec"),
+            &mut |path, schema| {
+                let bound = match schema["type"].as_str() {
+                    Some("string") if schema.get("enum").is_none() => "maxLength",
+                    Some("array") => "maxItems",
+                    Some("object") if schema.get("additionalProperties").is_some() => "maxProperties",
+                    None if schema["x-kubernetes-int-or-string"] == true => "maxLength",
+                    _ => return,
+                };
+                assert!(schema.get(bound).is_some(), "{path} has no {bound}");
+            },
+        );
     }
 }
 
@@ -63,10 +94,14 @@ fn everything_in_a_spec_is_bounded() {
 fn every_field_is_documented() {
     for (kind, schema) in schemas() {
         for part in ["spec", "status"] {
-            walk(&schema["properties"][part], &format!("{kind}.{part}"), &mut |path, schema| {
-                let text = schema["description"].as_str().unwrap_or_default();
-                assert!(path.ends_with("[]") || !text.is_empty(), "{path} has no description");
-            });
+            walk(
+                &schema["properties"][part],
+                &format!("{kind}.{part}"),
+                &mut |path, schema| {
+                    let text = schema["description"].as_str().unwrap_or_default();
+                    assert!(path.ends_with("[]") || !text.is_empty(), "{path} has no description");
+                },
+            );
         }
     }
 }
@@ -99,12 +134,17 @@ fn kubectl_shows_the_columns_of_the_first_answer() {
     let version = &definitions[0].spec.versions[0];
     let columns = version.additional_printer_columns.as_deref().unwrap_or_default();
     let shown = |wide: bool| {
-        let chosen = columns.iter().filter(move |column| (column.priority.unwrap_or(0) > 0) == wide);
+        let chosen = columns
+            .iter()
+            .filter(move |column| (column.priority.unwrap_or(0) > 0) == wide);
         chosen.map(|column| column.name.as_str()).collect::<Vec<_>>()
     };
     assert_eq!(shown(false), ["Phase", "Health", "Primary", "Ready", "Age"]);
     assert_eq!(shown(true), ["Version", "Epoch"]);
     let subresources = version.subresources.as_ref().unwrap();
     assert!(subresources.status.is_some());
-    assert_eq!(subresources.scale.as_ref().unwrap().spec_replicas_path, ".spec.replicas");
+    assert_eq!(
+        subresources.scale.as_ref().unwrap().spec_replicas_path,
+        ".spec.replicas"
+    );
 }

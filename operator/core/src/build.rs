@@ -86,8 +86,15 @@ fn owned_by(names: &Names, uid: &str, name: String) -> ObjectMeta {
 fn desired(kind: ObjectKind, object: &impl Serialize) -> Desired {
     // Types of k8s-openapi have string keys only: they can always be written as JSON.
     let value = serde_json::to_value(object).unwrap_or_default();
-    let name = value.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default().to_owned();
-    Desired { key: ObjectKey { kind, name }, value: diff::stamped(value) }
+    let name = value
+        .pointer("/metadata/name")
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+        .to_owned();
+    Desired {
+        key: ObjectKey { kind, name },
+        value: diff::stamped(value),
+    }
 }
 
 /// A map from pairs of texts.
@@ -104,7 +111,9 @@ pub(crate) fn is_own_volume(name: &str) -> bool {
 pub(crate) fn is_own_mount(path: &str) -> bool {
     let path = path.trim_end_matches('/');
     let own = [layout::BIN_DIR, layout::VOLUME, layout::RUN_DIR, "/etc/mainstay"];
-    let below = |inner: &str, outer: &str| inner == outer || inner.strip_prefix(outer).is_some_and(|rest| rest.starts_with('/'));
+    let below = |inner: &str, outer: &str| {
+        inner == outer || inner.strip_prefix(outer).is_some_and(|rest| rest.starts_with('/'))
+    };
     own.into_iter().any(|folder| below(path, folder) || below(folder, path))
 }
 

@@ -17,7 +17,15 @@ pub const APPLIED: &str = "mysql.mainstay.dev/applied";
 const ANNOTATIONS: &str = "/metadata/annotations";
 
 /// Keys by which Kubernetes tells the items of a list apart, in the order in which they are tried.
-const MERGE_KEYS: [&str; 7] = ["name", "mountPath", "containerPort", "port", "topologyKey", "uid", "key"];
+const MERGE_KEYS: [&str; 7] = [
+    "name",
+    "mountPath",
+    "containerPort",
+    "port",
+    "topologyKey",
+    "uid",
+    "key",
+];
 
 /// Maps whose values are quantities: `1000m` and `1` are the same.
 const QUANTITIES: [&str; 4] = ["requests", "limits", "capacity", "sizeLimit"];
@@ -27,7 +35,9 @@ const QUANTITIES: [&str; 4] = ["requests", "limits", "capacity", "sizeLimit"];
 pub fn stamped(mut desired: Value) -> Value {
     let hash = hash(&desired);
     if let Some(metadata) = desired.get_mut("metadata").and_then(Value::as_object_mut) {
-        let annotations = metadata.entry("annotations").or_insert_with(|| Value::Object(Map::new()));
+        let annotations = metadata
+            .entry("annotations")
+            .or_insert_with(|| Value::Object(Map::new()));
         if let Some(annotations) = annotations.as_object_mut() {
             annotations.insert(APPLIED.to_owned(), Value::String(hash));
         }
@@ -61,6 +71,8 @@ fn differs(desired: &Value, observed: &Value, path: &str, quantity: bool) -> Opt
         (Value::Object(wanted), Value::Object(there)) => objects(wanted, there, path, quantity),
         (Value::Array(wanted), Value::Array(there)) => lists(wanted, there, path),
         (wanted, there) if same_scalar(wanted, there, quantity) => None,
+        // The API server gives an empty list of an EndpointSlice back as null.
+        (wanted, there) if is_empty(wanted) && is_empty(there) => None,
         _ => Some(path.trim_start_matches('.').to_owned()),
     }
 }
@@ -100,7 +112,10 @@ fn lists(wanted: &[Value], there: &[Value], path: &str) -> Option<String> {
 fn merge_key(items: &[Value]) -> Option<&'static str> {
     MERGE_KEYS.into_iter().find(|key| {
         let ids: Vec<&Value> = items.iter().filter_map(|item| item.get(key)).collect();
-        let distinct = ids.iter().enumerate().all(|(n, id)| !ids.iter().skip(n + 1).any(|other| other == id));
+        let distinct = ids
+            .iter()
+            .enumerate()
+            .all(|(n, id)| !ids.iter().skip(n + 1).any(|other| other == id));
         !items.is_empty() && ids.len() == items.len() && distinct
     })
 }
@@ -134,7 +149,13 @@ fn canonical(value: &Value) -> String {
             keys.sort();
             let fields: Vec<String> = keys
                 .into_iter()
-                .map(|key| format!("{}:{}", Value::String(key.clone()), map.get(key).map(canonical).unwrap_or_default()))
+                .map(|key| {
+                    format!(
+                        "{}:{}",
+                        Value::String(key.clone()),
+                        map.get(key).map(canonical).unwrap_or_default()
+                    )
+                })
                 .collect();
             format!("{{{}}}", fields.join(","))
         }
@@ -175,11 +196,28 @@ mod tests {
         let mut observed = desired();
         observed["metadata"]["labels"]["team"] = json!("x");
         observed["spec"]["containers"][0]["imagePullPolicy"] = json!("IfNotPresent");
-        observed["spec"]["containers"].as_array_mut().unwrap().insert(0, json!({"name": "proxy"}));
-        observed["spec"]["containers"][1]["env"].as_array_mut().unwrap().push(json!({"name": "B"}));
+        observed["spec"]["containers"]
+            .as_array_mut()
+            .unwrap()
+            .insert(0, json!({"name": "proxy"}));
+        observed["spec"]["containers"][1]["env"]
+            .as_array_mut()
+            .unwrap()
+            .push(json!({"name": "B"}));
         observed["spec"]["imagePullSecrets"] = json!([{"name": "pull"}]);
         observed["status"] = json!({"replicas": 3});
         assert_eq!(needs_apply(&desired(), &observed), None);
+    }
+
+    #[test]
+    fn nothing_is_nothing_however_it_is_written() {
+        let wanted = stamped(json!({"metadata": {"name": "shop"}, "endpoints": [], "labels": {}}));
+        let mut observed = wanted.clone();
+        observed["endpoints"] = Value::Null;
+        observed.as_object_mut().unwrap().remove("labels");
+        assert_eq!(needs_apply(&wanted, &observed), None);
+        observed["endpoints"] = json!([{"addresses": ["10.0.0.1"]}]);
+        assert_eq!(needs_apply(&wanted, &observed).as_deref(), Some("endpoints"));
     }
 
     #[test]
@@ -188,25 +226,36 @@ mod tests {
         observed["spec"]["containers"][0]["resources"]["limits"] = json!({"cpu": "1", "memory": "1024Mi"});
         assert_eq!(needs_apply(&desired(), &observed), None);
         observed["spec"]["containers"][0]["resources"]["limits"]["cpu"] = json!("2");
-        assert_eq!(needs_apply(&desired(), &observed).as_deref(), Some("spec.containers[mysql].resources.limits.cpu"));
+        assert_eq!(
+            needs_apply(&desired(), &observed).as_deref(),
+            Some("spec.containers[mysql].resources.limits.cpu")
+        );
     }
 
     #[test]
     fn a_changed_or_missing_field_is_named() {
-        let changes: [(&str, fn(&mut Value)); 5] = [
-            ("spec.replicas", |o| o["spec"]["replicas"] = json!(5)),
-            ("spec.containers[mysql].args", |o| o["spec"]["containers"][0]["args"] = json!(["instance"])),
-            ("spec.containers[mysql].args[1]", |o| o["spec"]["containers"][0]["args"][1] = json!("x")),
-            ("spec.containers[mysql]", |o| o["spec"]["containers"][0]["name"] = json!("other")),
-            ("spec.volumes", |o| {
-                o["spec"].as_object_mut().unwrap().remove("volumes");
-            }),
+        let changes: [(&str, Value, &str); 4] = [
+            ("/spec/replicas", json!(5), "spec.replicas"),
+            (
+                "/spec/containers/0/args",
+                json!(["instance"]),
+                "spec.containers[mysql].args",
+            ),
+            (
+                "/spec/containers/0/args/1",
+                json!("x"),
+                "spec.containers[mysql].args[1]",
+            ),
+            ("/spec/containers/0/name", json!("other"), "spec.containers[mysql]"),
         ];
-        for (path, change) in changes {
+        for (pointer, value, path) in changes {
             let mut observed = desired();
-            change(&mut observed);
+            *observed.pointer_mut(pointer).unwrap() = value;
             assert_eq!(needs_apply(&desired(), &observed).as_deref(), Some(path));
         }
+        let mut observed = desired();
+        observed["spec"].as_object_mut().unwrap().remove("volumes");
+        assert_eq!(needs_apply(&desired(), &observed).as_deref(), Some("spec.volumes"));
     }
 
     #[test]

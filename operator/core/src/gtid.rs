@@ -216,7 +216,7 @@ impl GtidSet {
         let mut streams: Vec<(Stream, Vec<Interval>)> = Vec::new();
         for (origin, next) in parts {
             match streams.last_mut() {
-                Some((last, list)) if *last == origin => intervals::push(list, next),
+                Some((same, list)) if *same == origin => intervals::push(list, next),
                 _ => streams.push((origin, vec![next])),
             }
         }

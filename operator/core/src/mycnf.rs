@@ -25,7 +25,11 @@ struct Line {
 #[must_use]
 pub fn render(cluster: &ValidatedCluster) -> String {
     let mut text = String::from("# Written by Mainstay from the MySQLCluster; edits are lost.\n[mysqld]\n");
-    section(&mut text, "Defaults, which spec.config may change", &defaults(&cluster.sizes));
+    section(
+        &mut text,
+        "Defaults, which spec.config may change",
+        &defaults(&cluster.sizes),
+    );
     text.push_str("\n## spec.config\n");
     for (name, setting) in &cluster.config {
         let loose = if setting.loose { "loose_" } else { "" };
@@ -33,8 +37,16 @@ pub fn render(cluster: &ValidatedCluster) -> String {
         let _ = writeln!(text, "{loose}{name} = {}", quoted(&setting.value));
     }
     section(&mut text, "Owned by Mainstay: files, sockets, ports", &files());
-    section(&mut text, "Owned by Mainstay: no acknowledged write is lost", &replication());
-    section(&mut text, "Owned by Mainstay: semi-synchronous replication", &semi_sync());
+    section(
+        &mut text,
+        "Owned by Mainstay: no acknowledged write is lost",
+        &replication(),
+    );
+    section(
+        &mut text,
+        "Owned by Mainstay: semi-synchronous replication",
+        &semi_sync(),
+    );
     text
 }
 
@@ -48,15 +60,27 @@ fn section(text: &mut String, title: &str, lines: &[Line]) {
     }
 }
 
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "tables of numbers and words are read better without references"
+)]
 fn line(name: &'static str, value: impl ToString, why: &'static str) -> Line {
-    Line { name, value: value.to_string(), why }
+    Line {
+        name,
+        value: value.to_string(),
+        why,
+    }
 }
 
 /// Derived sizes, and what a careful DBA sets.
 fn defaults(sizes: &Sizes) -> Vec<Line> {
     let mut lines = vec![
         line("character_set_server", "utf8mb4", ""),
-        line("max_connections", sizes.max_connections, "Sizes follow from resources.limits.memory and storage.size."),
+        line(
+            "max_connections",
+            sizes.max_connections,
+            "Sizes follow from resources.limits.memory and storage.size.",
+        ),
         line("innodb_buffer_pool_size", bytes(sizes.buffer_pool), ""),
         line("innodb_buffer_pool_chunk_size", bytes(sizes.buffer_pool_chunk), ""),
         line("innodb_buffer_pool_instances", sizes.buffer_pool_instances, ""),
@@ -68,15 +92,27 @@ fn defaults(sizes: &Sizes) -> Vec<Line> {
         line("loose_innodb_redo_log_capacity", bytes(sizes.redo_log), "Since 8.0.30."),
         line("max_binlog_size", bytes(sizes.binlog_file), ""),
         line("binlog_expire_logs_seconds", sizes.binlog_expiry, ""),
-        line("innodb_flush_method", "O_DIRECT", "Pages are cached once, in the buffer pool."),
+        line(
+            "innodb_flush_method",
+            "O_DIRECT",
+            "Pages are cached once, in the buffer pool.",
+        ),
         line("replica_parallel_workers", 4, ""),
         line(
             "binlog_transaction_compression",
             "ON",
             "A relay log that is synced for each event is synced twice a transaction instead of five times.",
         ),
-        line("skip_name_resolve", "ON", "Accounts are by '%'; a slow DNS must not delay logins."),
-        line("max_connect_errors", 1_000_000, "A port scanner or load balancer must not lock its host out."),
+        line(
+            "skip_name_resolve",
+            "ON",
+            "Accounts are by '%'; a slow DNS must not delay logins.",
+        ),
+        line(
+            "max_connect_errors",
+            1_000_000,
+            "A port scanner or load balancer must not lock its host out.",
+        ),
         line("local_infile", "OFF", ""),
     ];
     if sizes.small_instruments {
@@ -99,19 +135,35 @@ fn files() -> Vec<Line> {
         line("tmpdir", layout::TMP_DIR, ""),
         line("socket", layout::SOCKET, ""),
         line("pid_file", format!("{}/mysqld.pid", layout::RUN_DIR), ""),
-        line("secure_file_priv", "NULL", "No files of the server through SQL; the root filesystem is read-only."),
+        line(
+            "secure_file_priv",
+            "NULL",
+            "No files of the server through SQL; the root filesystem is read-only.",
+        ),
         line("port", layout::PORT_MYSQL, ""),
         line("bind_address", "*", ""),
-        line("admin_port", layout::PORT_ADMIN, "Replication, clones and the manager get in when max_connections are used up."),
+        line(
+            "admin_port",
+            layout::PORT_ADMIN,
+            "Replication, clones and the manager get in when max_connections are used up.",
+        ),
         line("create_admin_listener_thread", "ON", ""),
         line("loose_mysqlx", "OFF", ""),
         line("ssl_ca", tls("ca.crt"), ""),
         line("ssl_cert", tls("tls.crt"), ""),
         line("ssl_key", tls("tls.key"), ""),
         line("auto_generate_certs", "OFF", ""),
-        line("persisted_globals_load", "OFF", "The cluster's spec is the only configuration."),
+        line(
+            "persisted_globals_load",
+            "OFF",
+            "The cluster's spec is the only configuration.",
+        ),
         line("performance_schema", "ON", "The state of replication is read from it."),
-        line("plugin_load_add", "semisync_source.so;semisync_replica.so;mysql_clone.so", ""),
+        line(
+            "plugin_load_add",
+            "semisync_source.so;semisync_replica.so;mysql_clone.so",
+            "",
+        ),
     ]
 }
 
@@ -125,25 +177,56 @@ fn replication() -> Vec<Line> {
         line("sync_binlog", 1, ""),
         line("innodb_flush_log_at_trx_commit", 1, ""),
         line("innodb_doublewrite", "ON", ""),
-        line("relay_log_recovery", "OFF", "A relay log may hold the only copy of an acknowledged transaction: it is never dropped."),
+        line(
+            "relay_log_recovery",
+            "OFF",
+            "A relay log may hold the only copy of an acknowledged transaction: it is never dropped.",
+        ),
         line("sync_relay_log", 1, ""),
         line("replica_preserve_commit_order", "ON", ""),
-        line("loose_replica_parallel_type", "LOGICAL_CLOCK", "The default since 8.0.27; commit order needs it."),
-        line("replica_net_timeout", 2, "With heartbeats of 0.5 s: a source that is silent is noticed by its replicas."),
-        line("skip_replica_start", "ON", "An instance starts detached and read-only, until the operator has compared it."),
+        line(
+            "replica_net_timeout",
+            2,
+            "With heartbeats of 0.5 s: a source that is silent is noticed by its replicas.",
+        ),
+        line(
+            "skip_replica_start",
+            "ON",
+            "An instance starts detached and read-only, until the operator has compared it.",
+        ),
         line("super_read_only", "ON", ""),
-        line("event_scheduler", "OFF", "The manager switches it on where writes are open."),
+        line(
+            "event_scheduler",
+            "OFF",
+            "The manager switches it on where writes are open.",
+        ),
     ]
 }
 
 fn semi_sync() -> Vec<Line> {
     vec![
-        line("rpl_semi_sync_replica_enabled", "ON", ""),
-        line("rpl_semi_sync_source_enabled", "OFF", "The manager switches it on before writes are opened."),
-        line("rpl_semi_sync_source_wait_point", "AFTER_SYNC", ""),
-        line("rpl_semi_sync_source_wait_no_replica", "ON", ""),
-        line("rpl_semi_sync_source_wait_for_replica_count", 65_535, "Nothing is acknowledged before the manager has set the real count."),
-        line("rpl_semi_sync_source_timeout", 1_000_000_000_000_000_000_u64, "Never falls back to asynchronous replication."),
+        line(
+            "loose_rpl_semi_sync_replica_enabled",
+            "ON",
+            "Loose, because a server that initialises its data directory loads no plugins.",
+        ),
+        line(
+            "loose_rpl_semi_sync_source_enabled",
+            "OFF",
+            "The manager switches it on before writes are opened.",
+        ),
+        line("loose_rpl_semi_sync_source_wait_point", "AFTER_SYNC", ""),
+        line("loose_rpl_semi_sync_source_wait_no_replica", "ON", ""),
+        line(
+            "loose_rpl_semi_sync_source_wait_for_replica_count",
+            65_535,
+            "Nothing is acknowledged before the manager has set the real count.",
+        ),
+        line(
+            "loose_rpl_semi_sync_source_timeout",
+            1_000_000_000_000_000_000_u64,
+            "Never falls back to asynchronous replication.",
+        ),
     ]
 }
 

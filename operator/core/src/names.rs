@@ -12,6 +12,28 @@ use crate::rules::InstanceName;
 /// Longest cluster name.
 pub const MAX_CLUSTER_NAME: usize = 40;
 
+/// End of a name that no cluster has: its Secret `<name>-ca` would be the `<cluster>-client-ca` of another one (F28).
+const RESERVED_END: &str = "-client";
+
+/// Why a cluster cannot have this name, if it cannot. The API server refuses it with the same words.
+#[must_use]
+pub fn refusal(name: &str) -> Option<String> {
+    let valid = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    if name.len() > MAX_CLUSTER_NAME {
+        Some(format!(
+            "at most {MAX_CLUSTER_NAME} characters, because the names of pods, claims, Services and Jobs are derived from it"
+        ))
+    } else if !name.starts_with(|c: char| c.is_ascii_lowercase()) || !name.chars().all(valid) || name.ends_with('-') {
+        Some("lower case letters, digits and '-', beginning with a letter and without dots".to_owned())
+    } else if name.ends_with(RESERVED_END) {
+        Some(format!(
+            "must not end with {RESERVED_END}, because the Secret <name>-ca would be that of another cluster"
+        ))
+    } else {
+        None
+    }
+}
+
 /// Label: the cluster that an object belongs to.
 pub const LABEL_CLUSTER: &str = "mysql.mainstay.dev/cluster";
 /// Label: the instance that a pod is.
@@ -43,7 +65,10 @@ impl Names {
     /// The names of a cluster.
     #[must_use]
     pub fn new(namespace: impl Into<String>, cluster: impl Into<String>) -> Self {
-        Self { namespace: namespace.into(), cluster: cluster.into() }
+        Self {
+            namespace: namespace.into(),
+            cluster: cluster.into(),
+        }
     }
 
     /// Namespace of the cluster and all its objects.
@@ -156,7 +181,13 @@ impl Names {
         let services = [self.primary_service(), self.replicas_service()];
         let mut names: Vec<String> = services
             .iter()
-            .flat_map(|service| [service.clone(), format!("{service}.{namespace}"), self.service_host(service)])
+            .flat_map(|service| {
+                [
+                    service.clone(),
+                    format!("{service}.{namespace}"),
+                    self.service_host(service),
+                ]
+            })
             .collect();
         let instances = self.instances_service();
         names.push(format!("*.{instances}.{namespace}"));
@@ -179,7 +210,11 @@ impl Names {
     /// The same as text, for the scale subresource.
     #[must_use]
     pub fn selector_text(&self) -> String {
-        let pairs: Vec<String> = self.selector().iter().map(|(key, value)| format!("{key}={value}")).collect();
+        let pairs: Vec<String> = self
+            .selector()
+            .iter()
+            .map(|(key, value)| format!("{key}={value}"))
+            .collect();
         pairs.join(",")
     }
 
@@ -198,27 +233,49 @@ impl Names {
 mod tests {
     use super::*;
 
-    #[test]
-    fn f01_every_derived_name_of_the_longest_cluster_name_fits() {
-        let names = Names::new("n".repeat(63), "c".repeat(MAX_CLUSTER_NAME));
-        let objects = [
-            names.instance(6).0,
-            names.claim(6),
-            names.primary_service(),
-            names.replicas_service(),
-            names.instances_service(),
-            names.config_map("0123456789abcdef"),
-            names.service_account(),
+    /// What stands behind the cluster's name in the names of its objects, by kind.
+    fn ends() -> [Vec<String>; 5] {
+        let names = Names::new("default", "");
+        let slices = |service: String| [format!("{service}-ipv4"), format!("{service}-ipv6")];
+        let secrets = vec![
             names.system_secret(),
             names.root_secret(),
             names.app_secret(),
             names.ca_secret(),
             names.server_tls_secret(),
             names.client_ca_secret(),
-            // The label controller-revision-hash that Kubernetes adds to each pod of a StatefulSet.
-            format!("{}-{}", names.cluster(), "x".repeat(10)),
         ];
-        for name in objects {
+        let services = vec![
+            names.primary_service(),
+            names.replicas_service(),
+            names.instances_service(),
+        ];
+        let routed = [names.primary_service(), names.replicas_service()];
+        [
+            secrets,
+            services,
+            routed.into_iter().flat_map(slices).collect(),
+            vec![names.config_map("0123456789abcdef")],
+            vec![names.service_account()],
+        ]
+    }
+
+    #[test]
+    fn f01_every_derived_name_of_the_longest_cluster_name_fits() {
+        let longest = "c".repeat(MAX_CLUSTER_NAME);
+        let names = Names::new("n".repeat(63), longest.as_str());
+        let mut all: Vec<String> = ends()
+            .into_iter()
+            .flatten()
+            .map(|end| format!("{longest}{end}"))
+            .collect();
+        // The label controller-revision-hash that Kubernetes adds to each pod of a StatefulSet.
+        all.extend([
+            names.instance(6).0,
+            names.claim(6),
+            format!("{longest}-{}", "x".repeat(10)),
+        ]);
+        for name in all {
             assert!(name.len() <= 63, "{name} has {} characters", name.len());
         }
         // The longest host that CHANGE REPLICATION SOURCE takes.
@@ -226,28 +283,44 @@ mod tests {
     }
 
     #[test]
+    fn f01_names_that_cannot_be_derived_from_are_refused() {
+        for length in [41, 52, 53, 63] {
+            assert!(
+                refusal(&"x".repeat(length))
+                    .unwrap()
+                    .starts_with("at most 40 characters")
+            );
+        }
+        for name in [
+            "",
+            "shop.eu",
+            "9lives",
+            "ends-",
+            "-begins",
+            "Upper",
+            "under_score",
+            "shop-client",
+        ] {
+            assert!(refusal(name).is_some(), "{name}");
+        }
+        for name in ["a", "shop-0", "client", &"x".repeat(40)] {
+            assert_eq!(refusal(name), None, "{name}");
+        }
+    }
+
+    /// Cluster `a` + end `x` and cluster `b` + end `y` are one name only if one end is the end of the other, and the rest
+    /// is the end of a cluster's name: such a name is refused.
+    #[test]
     fn f28_two_clusters_share_no_name() {
-        let all = |cluster: &str| {
-            let names = Names::new("default", cluster);
-            [
-                names.primary_service(),
-                names.replicas_service(),
-                names.instances_service(),
-                names.system_secret(),
-                names.root_secret(),
-                names.app_secret(),
-                names.ca_secret(),
-                names.server_tls_secret(),
-                names.client_ca_secret(),
-                names.service_account(),
-                names.claim(0),
-                names.instance(0).0,
-                cluster.to_owned(),
-            ]
-        };
-        for (one, other) in [("a", "a-b"), ("shop", "shop-0"), ("shop", "shop-primary"), ("a", "b")] {
-            for name in all(one) {
-                assert!(!all(other).contains(&name) || name == other, "{one} and {other} share {name}");
+        for ends in ends() {
+            for (long, short) in ends.iter().flat_map(|long| ends.iter().map(move |short| (long, short))) {
+                let Some(rest) = long.strip_suffix(short.as_str()).filter(|rest| !rest.is_empty()) else {
+                    continue;
+                };
+                assert!(
+                    refusal(&format!("shop{rest}")).is_some(),
+                    "shop{rest} and shop share shop{long}"
+                );
             }
         }
     }

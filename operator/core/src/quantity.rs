@@ -13,7 +13,9 @@ impl Amount {
     /// So many whole units.
     #[must_use]
     pub fn whole(units: u64) -> Self {
-        Self { milli: u128::from(units) * 1000 }
+        Self {
+            milli: u128::from(units) * 1000,
+        }
     }
 
     /// Whole units (bytes), rounded up; `u64::MAX` when it does not fit.
@@ -38,19 +40,27 @@ impl FromStr for Amount {
     type Err = QuantityError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        parse(text).map(|milli| Self { milli }).ok_or_else(|| QuantityError(text.to_owned()))
+        parse(text)
+            .map(|milli| Self { milli })
+            .ok_or_else(|| QuantityError(text.to_owned()))
     }
 }
 
 impl fmt::Display for Amount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.milli.is_multiple_of(1000) { write!(f, "{}", self.milli / 1000) } else { write!(f, "{}m", self.milli) }
+        if self.milli.is_multiple_of(1000) {
+            write!(f, "{}", self.milli / 1000)
+        } else {
+            write!(f, "{}m", self.milli)
+        }
     }
 }
 
 /// Thousandths, or nothing when it is not a quantity or larger than any machine.
 fn parse(text: &str) -> Option<u128> {
-    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let end = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(text.len());
     let (number, suffix) = text.split_at(end);
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     if whole.is_empty() && fraction.is_empty() || fraction.contains('.') || fraction.len() > 9 || whole.len() > 20 {
@@ -59,7 +69,12 @@ fn parse(text: &str) -> Option<u128> {
     let scale = 10_u128.pow(u32::try_from(fraction.len()).ok()?);
     let digits: u128 = format!("{whole}{fraction}").parse().ok()?;
     let (numerator, denominator) = factor(suffix)?;
-    Some(digits.checked_mul(numerator)?.checked_mul(1000)?.div_ceil(scale.checked_mul(denominator)?))
+    Some(
+        digits
+            .checked_mul(numerator)?
+            .checked_mul(1000)?
+            .div_ceil(scale.checked_mul(denominator)?),
+    )
 }
 
 /// The factor of a suffix as a fraction.
@@ -129,9 +144,23 @@ mod tests {
 
     #[test]
     fn what_is_not_a_quantity_is_named() {
-        for text in ["", ".", "Gi", "1.2.3", "-1", "1 Gi", "1gi", "1e99", "99999999999999999999999", "1KiB"] {
+        for text in [
+            "",
+            ".",
+            "Gi",
+            "1.2.3",
+            "-1",
+            "1 Gi",
+            "1gi",
+            "1e99",
+            "99999999999999999999999",
+            "1KiB",
+        ] {
             let error = text.parse::<Amount>().unwrap_err();
-            assert!(error.to_string().contains(&format!("\"{text}\" is not a quantity")), "{error}");
+            assert!(
+                error.to_string().contains(&format!("\"{text}\" is not a quantity")),
+                "{error}"
+            );
         }
     }
 }

@@ -104,9 +104,17 @@ impl Contradiction {
     #[must_use]
     pub const fn field(&self) -> &'static str {
         match self.wishes {
-            Wishes { max_connections: Some(_), .. } => "spec.config.max_connections",
-            Wishes { buffer_pool: Some(_), .. } => "spec.config.innodb_buffer_pool_size",
-            Wishes { max_connections: None, buffer_pool: None } => "spec.resources.limits.memory",
+            Wishes {
+                max_connections: Some(_),
+                ..
+            } => "spec.config.max_connections",
+            Wishes {
+                buffer_pool: Some(_), ..
+            } => "spec.config.innodb_buffer_pool_size",
+            Wishes {
+                max_connections: None,
+                buffer_pool: None,
+            } => "spec.resources.limits.memory",
         }
     }
 }
@@ -126,7 +134,11 @@ impl fmt::Display for Contradiction {
                 f,
                 "the server needs {needed} MiB at least, and the limit is {limit} MiB; raise resources.limits.memory to \
                  {enough}Mi{}",
-                if self.wishes.buffer_pool.is_some() { " or lower innodb_buffer_pool_size" } else { "" }
+                if self.wishes.buffer_pool.is_some() {
+                    " or lower innodb_buffer_pool_size"
+                } else {
+                    ""
+                }
             ),
         }
     }
@@ -142,9 +154,18 @@ impl Sizes {
             Memory::Limited(bytes) => Self::within(bytes, wishes).ok_or_else(|| contradiction(bytes, wishes))?,
             // Nothing contradicts an assumption: the wishes are taken, and the pool is what would be left without them.
             Memory::Unlimited(bytes) => {
-                let sizes = Self::within(bytes, Wishes { max_connections: None, ..wishes })
-                    .unwrap_or_else(|| Self::frame(bytes).with_pool_of(wishes.buffer_pool.unwrap_or(LEAST_POOL)));
-                Self { max_connections: wishes.max_connections.unwrap_or(sizes.max_connections), ..sizes }
+                let sizes = Self::within(
+                    bytes,
+                    Wishes {
+                        max_connections: None,
+                        ..wishes
+                    },
+                )
+                .unwrap_or_else(|| Self::frame(bytes).with_pool_of(wishes.buffer_pool.unwrap_or(LEAST_POOL)));
+                Self {
+                    max_connections: wishes.max_connections.unwrap_or(sizes.max_connections),
+                    ..sizes
+                }
             }
         };
         Ok(sizes.on(volume))
@@ -159,7 +180,10 @@ impl Sizes {
     /// The sizes within a limit, if it can hold them.
     fn within(memory: u64, wishes: Wishes) -> Option<Self> {
         let frame = Self::frame(memory);
-        let frame = Self { max_connections: wishes.max_connections.unwrap_or(frame.max_connections), ..frame };
+        let frame = Self {
+            max_connections: wishes.max_connections.unwrap_or(frame.max_connections),
+            ..frame
+        };
         let rest = memory.checked_sub(frame.without_pool(memory))?;
         let sizes = match wishes.buffer_pool {
             Some(pool) => frame.with_pool_of(pool),
@@ -172,8 +196,15 @@ impl Sizes {
     /// the pool shrink where memory grows.
     fn rest_at_threshold(memory: u64, connections: u64) -> u64 {
         let frame = Self::frame(SMALL);
-        let frame = Self { max_connections: connections.max(frame.max_connections), ..frame };
-        if memory < SMALL { SMALL.saturating_sub(frame.without_pool(SMALL)) } else { u64::MAX }
+        let frame = Self {
+            max_connections: connections.max(frame.max_connections),
+            ..frame
+        };
+        if memory < SMALL {
+            SMALL.saturating_sub(frame.without_pool(SMALL))
+        } else {
+            u64::MAX
+        }
     }
 
     /// What follows from memory alone, without a pool.
@@ -216,12 +247,17 @@ impl Sizes {
     fn with_pool_of(self, pool: u64) -> Self {
         let sizes = self.with_pool_within(pool);
         let unit = sizes.buffer_pool_chunk * sizes.buffer_pool_instances;
-        Self { buffer_pool: pool.div_ceil(unit).saturating_mul(unit), ..sizes }
+        Self {
+            buffer_pool: pool.div_ceil(unit).saturating_mul(unit),
+            ..sizes
+        }
     }
 
     /// With the sizes that follow from the volume.
     fn on(self, volume: u64) -> Self {
-        let redo = whole(volume / 16).clamp(64 * MIB, 16 * GIB).min(self.buffer_pool.max(64 * MIB));
+        let redo = whole(volume / 16)
+            .clamp(64 * MIB, 16 * GIB)
+            .min(self.buffer_pool.max(64 * MIB));
         Self {
             redo_log: whole(redo),
             binlog_file: whole(volume / 64).clamp(16 * MIB, 256 * MIB),
@@ -234,7 +270,9 @@ impl Sizes {
         let server = if self.small_instruments { SERVER_SMALL } else { SERVER };
         let connections = self.max_connections.saturating_mul(CONNECTION);
         let fixed = server + memory / 16 + self.temporary_tables + self.pending_jobs + self.log_buffer;
-        fixed.saturating_add(self.table_cache * TABLE).saturating_add(connections)
+        fixed
+            .saturating_add(self.table_cache * TABLE)
+            .saturating_add(connections)
     }
 }
 
@@ -251,14 +289,34 @@ const fn whole(bytes: u64) -> u64 {
 fn contradiction(limit: u64, wishes: Wishes) -> Contradiction {
     let step = 64 * MIB;
     let frame = Sizes::frame(limit);
-    let least = Sizes { max_connections: wishes.max_connections.unwrap_or(frame.max_connections), ..frame };
-    let needed = least.without_pool(limit).saturating_add(pool_cost(wishes.buffer_pool.unwrap_or(LEAST_POOL)));
+    let least = Sizes {
+        max_connections: wishes.max_connections.unwrap_or(frame.max_connections),
+        ..frame
+    };
+    let needed = least
+        .without_pool(limit)
+        .saturating_add(pool_cost(wishes.buffer_pool.unwrap_or(LEAST_POOL)));
     let first = limit.max(needed).div_ceil(step);
-    let enough = (first..first.saturating_add(1 << 12)).find(|n| Sizes::within(n.saturating_mul(step), wishes).is_some());
-    let spent = Sizes { max_connections: 0, ..frame }.without_pool(limit);
-    let left = limit.saturating_sub(spent).saturating_sub(pool_cost(wishes.buffer_pool.unwrap_or(LEAST_POOL)));
+    let enough =
+        (first..first.saturating_add(1 << 12)).find(|n| Sizes::within(n.saturating_mul(step), wishes).is_some());
+    let spent = Sizes {
+        max_connections: 0,
+        ..frame
+    }
+    .without_pool(limit);
+    let left = limit
+        .saturating_sub(spent)
+        .saturating_sub(pool_cost(wishes.buffer_pool.unwrap_or(LEAST_POOL)));
     let most = left / CONNECTION;
-    let fits = most >= 10 && Sizes::within(limit, Wishes { max_connections: Some(most), ..wishes }).is_some();
+    let fits = most >= 10
+        && Sizes::within(
+            limit,
+            Wishes {
+                max_connections: Some(most),
+                ..wishes
+            },
+        )
+        .is_some();
     Contradiction {
         limit,
         needed,

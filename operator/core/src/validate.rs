@@ -7,16 +7,16 @@
 mod overlay;
 mod variables;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use mainstay_api::MySQLCluster;
-use mainstay_api::cluster::{DeletionPolicy, ImagePullPolicy, Resources, ServiceType};
+use mainstay_api::cluster::{DeletionPolicy, ImagePullPolicy, InitDb, Resources, ServiceType};
 
 use crate::action::Application;
-use crate::names::{MAX_CLUSTER_NAME, Names};
+use crate::names::{self, Names};
 use crate::quantity::Amount;
 use crate::sizing::{self, Memory, Sizes};
 pub use variables::Setting;
@@ -35,7 +35,10 @@ pub struct SpecProblem {
 
 impl SpecProblem {
     fn new(field: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { field: field.into(), message: message.into() }
+        Self {
+            field: field.into(),
+            message: message.into(),
+        }
     }
 }
 
@@ -111,61 +114,50 @@ impl ValidatedCluster {
     /// Every field that cannot be accepted.
     pub fn new(cluster: &MySQLCluster) -> Result<Self, Vec<SpecProblem>> {
         let mut problems = Vec::new();
-        let metadata = &cluster.metadata;
-        let spec = &cluster.spec;
-        let name = metadata.name.clone().unwrap_or_default();
-        check_name(&name, &mut problems);
-        let replicas = replicas(spec.replicas, &mut problems);
-        let bytes = bytes(&spec.storage.size, "spec.storage.size", &mut problems).unwrap_or(sizing::SMALLEST_VOLUME);
-        if bytes < sizing::SMALLEST_VOLUME {
-            problems.push(SpecProblem::new("spec.storage.size", "at least 1Gi"));
+        let checked = Checked::new(cluster, &mut problems);
+        match (checked.sizes, problems.is_empty()) {
+            (Some(sizes), true) => Ok(Self::assemble(cluster, checked, sizes)),
+            (Some(_) | None, _) => Err(problems),
         }
-        let resources = spec.resources.clone().unwrap_or_default();
-        let memory = memory(&resources, &mut problems);
-        let config = variables::check(&spec.config, &mut problems);
-        let wishes = variables::wishes(&config, &mut problems);
-        let sizes = Sizes::new(memory, bytes, wishes);
-        if let Err(contradiction) = &sizes {
-            problems.push(SpecProblem::new(contradiction.field(), contradiction.to_string()));
-        }
-        let services = spec.services.clone().unwrap_or_default();
-        let replicas_settings = services.replicas.unwrap_or_default();
-        let primary_settings = services.primary.unwrap_or_default();
-        let overlay = overlay::check(spec.pod_template.as_ref(), &Names::new("", name.as_str()), &mut problems);
-        let tls = spec.tls.clone().unwrap_or_default();
-        let initdb = spec.bootstrap.as_ref().and_then(|bootstrap| bootstrap.initdb.as_ref());
-        let (Ok(sizes), true) = (sizes, problems.is_empty()) else { return Err(problems) };
-        Ok(Self {
-            namespace: metadata.namespace.clone().unwrap_or_default(),
-            name,
-            uid: metadata.uid.clone().unwrap_or_default(),
+    }
+
+    /// What was checked, and what needs no check because it has a default or goes straight into an object.
+    fn assemble(cluster: &MySQLCluster, checked: Checked, sizes: Sizes) -> Self {
+        let metadata = cluster.metadata.clone();
+        let spec = cluster.spec.clone();
+        let services = spec.services.unwrap_or_default();
+        let (primary, replicas) = (
+            services.primary.unwrap_or_default(),
+            services.replicas.unwrap_or_default(),
+        );
+        let tls = spec.tls.unwrap_or_default();
+        let hours = tls.certificate_hours.and_then(|hours| u64::try_from(hours).ok());
+        Self {
+            namespace: metadata.namespace.unwrap_or_default(),
+            name: metadata.name.unwrap_or_default(),
+            uid: metadata.uid.unwrap_or_default(),
             generation: metadata.generation.unwrap_or_default(),
-            replicas,
-            image: spec.image.clone(),
+            replicas: checked.replicas,
+            image: spec.image,
             image_pull_policy: spec.image_pull_policy,
-            image_pull_secrets: spec.image_pull_secrets.iter().map(|secret| secret.name.clone()).collect(),
+            image_pull_secrets: spec.image_pull_secrets.into_iter().map(|secret| secret.name).collect(),
             volume: Volume {
-                size: spec.storage.size.clone(),
-                bytes,
-                storage_class: spec.storage.storage_class_name.clone(),
+                size: spec.storage.size,
+                bytes: checked.bytes,
+                storage_class: spec.storage.storage_class_name,
             },
-            resources,
+            resources: spec.resources.unwrap_or_default(),
             sizes,
-            config,
-            application: initdb.map(|initdb| Application {
-                database: initdb.database.clone(),
-                user: initdb.user.clone().unwrap_or_else(|| initdb.database.clone()),
-            }),
-            extra_dns_names: tls.extra_dns_names.into_iter().collect::<BTreeSet<_>>().into_iter().collect(),
-            certificate_lifetime: Duration::from_secs(
-                tls.certificate_hours.and_then(|hours| u64::try_from(hours).ok()).unwrap_or(CERTIFICATE_HOURS) * 3600,
-            ),
-            primary_service: settings(primary_settings.type_, primary_settings.annotations),
-            replicas_service: settings(replicas_settings.type_, replicas_settings.annotations),
-            fallback_to_primary: replicas_settings.fallback_to_primary.unwrap_or(true),
-            overlay,
+            config: checked.config,
+            application: spec.bootstrap.and_then(|bootstrap| bootstrap.initdb).map(application),
+            extra_dns_names: tls.extra_dns_names,
+            certificate_lifetime: Duration::from_hours(hours.unwrap_or(CERTIFICATE_HOURS)),
+            primary_service: settings(primary.type_, primary.annotations),
+            replicas_service: settings(replicas.type_, replicas.annotations),
+            fallback_to_primary: replicas.fallback_to_primary.unwrap_or(true),
+            overlay: checked.overlay,
             deletion_policy: spec.deletion_policy.unwrap_or_default(),
-        })
+        }
     }
 
     /// The names of its objects.
@@ -187,20 +179,67 @@ impl ValidatedCluster {
     }
 }
 
-/// What admission has refused already, unless the definition on the API server is an older one.
-fn check_name(name: &str, problems: &mut Vec<SpecProblem>) {
-    if name.len() > MAX_CLUSTER_NAME {
-        problems.push(SpecProblem::new("metadata.name", format!("at most {MAX_CLUSTER_NAME} characters")));
+/// What had to be checked.
+struct Checked {
+    replicas: u32,
+    bytes: u64,
+    config: BTreeMap<String, Setting>,
+    sizes: Option<Sizes>,
+    overlay: Option<PodTemplateSpec>,
+}
+
+impl Checked {
+    fn new(cluster: &MySQLCluster, problems: &mut Vec<SpecProblem>) -> Self {
+        let spec = &cluster.spec;
+        let name = cluster.metadata.name.clone().unwrap_or_default();
+        check_name(&name, problems);
+        let replicas = replicas(spec.replicas, problems);
+        let bytes = volume(&spec.storage.size, problems);
+        let memory = spec
+            .resources
+            .as_ref()
+            .map_or(Memory::Unlimited(sizing::ASSUMED_MEMORY), |resources| {
+                memory(resources, problems)
+            });
+        let config = variables::check(&spec.config, problems);
+        let wishes = variables::wishes(&config, problems);
+        let sizes = Sizes::new(memory, bytes, wishes);
+        if let Err(contradiction) = &sizes {
+            problems.push(SpecProblem::new(contradiction.field(), contradiction.to_string()));
+        }
+        let overlay = overlay::check(spec.pod_template.as_ref(), &Names::new("", name), problems);
+        Self {
+            replicas,
+            bytes,
+            config,
+            sizes: sizes.ok(),
+            overlay,
+        }
     }
 }
 
+/// What admission has refused already, unless the definition on the API server is an older one.
+fn check_name(name: &str, problems: &mut Vec<SpecProblem>) {
+    problems.extend(names::refusal(name).map(|message| SpecProblem::new("metadata.name", message)));
+}
+
 fn replicas(wanted: i32, problems: &mut Vec<SpecProblem>) -> u32 {
-    match u32::try_from(wanted) {
-        Ok(count @ (1 | 3 | 5 | 7)) => count,
-        Ok(_) | Err(_) => {
-            problems.push(SpecProblem::new("spec.replicas", format!("{wanted} is not supported; use 1, 3, 5 or 7")));
-            1
+    if matches!(wanted, 1 | 3 | 5 | 7) {
+        return wanted.unsigned_abs();
+    }
+    let message = format!("{wanted} is not supported; use 1, 3, 5 or 7");
+    problems.push(SpecProblem::new("spec.replicas", message));
+    1
+}
+
+fn volume(size: &Quantity, problems: &mut Vec<SpecProblem>) -> u64 {
+    match bytes(size, "spec.storage.size", problems) {
+        Some(bytes) if bytes < sizing::SMALLEST_VOLUME => {
+            problems.push(SpecProblem::new("spec.storage.size", "at least 1Gi"));
+            sizing::SMALLEST_VOLUME
         }
+        Some(bytes) => bytes,
+        None => sizing::SMALLEST_VOLUME,
     }
 }
 
@@ -220,12 +259,16 @@ fn memory(resources: &Resources, problems: &mut Vec<SpecProblem>) -> Memory {
         for (resource, quantity) in map.iter().filter(|(resource, _)| *resource != "memory") {
             bytes(quantity, &format!("spec.resources.{kind}.{resource}"), problems);
         }
-        map.get("memory").and_then(|quantity| bytes(quantity, &format!("spec.resources.{kind}.memory"), problems))
+        map.get("memory")
+            .and_then(|quantity| bytes(quantity, &format!("spec.resources.{kind}.memory"), problems))
     };
     let (request, limit) = (read(&resources.requests, "requests"), read(&resources.limits, "limits"));
     match (limit, request) {
         (Some(limit), Some(request)) if request > limit => {
-            problems.push(SpecProblem::new("spec.resources.requests.memory", "must not be larger than limits.memory"));
+            problems.push(SpecProblem::new(
+                "spec.resources.requests.memory",
+                "must not be larger than limits.memory",
+            ));
             Memory::Limited(limit)
         }
         (Some(limit), _) => Memory::Limited(limit),
@@ -234,6 +277,17 @@ fn memory(resources: &Resources, problems: &mut Vec<SpecProblem>) -> Memory {
     }
 }
 
+fn application(initdb: InitDb) -> Application {
+    let user = initdb.user.unwrap_or_else(|| initdb.database.clone());
+    Application {
+        database: initdb.database,
+        user,
+    }
+}
+
 fn settings(service_type: Option<ServiceType>, annotations: BTreeMap<String, String>) -> ServiceSettings {
-    ServiceSettings { service_type: service_type.unwrap_or_default(), annotations }
+    ServiceSettings {
+        service_type: service_type.unwrap_or_default(),
+        annotations,
+    }
 }

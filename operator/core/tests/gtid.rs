@@ -1,5 +1,7 @@
 //! GTID sets: spellings of real servers, and every operation against a naive model.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
 use std::collections::BTreeSet;
 
 use mainstay_core::GtidSet;
@@ -17,14 +19,20 @@ fn set(text: &str) -> GtidSet {
 
 /// `a:1-5` for the set of server A, so that tables can be read.
 fn short(text: &str) -> GtidSet {
-    set(&text.replace("a:", &format!("{A}:")).replace("b:", &format!("{B}:")).replace("c:", &format!("{C}:")))
+    set(&text
+        .replace("a:", &format!("{A}:"))
+        .replace("b:", &format!("{B}:"))
+        .replace("c:", &format!("{C}:")))
 }
 
 #[rstest]
 #[case::empty("", "")]
 #[case::white_space(" \n\t ", "")]
 #[case::single("3E11FA47-71CA-11E1-9E33-C80AA9429562:23", "3e11fa47-71ca-11e1-9e33-c80aa9429562:23")]
-#[case::upper_case("3E11FA47-71CA-11E1-9E33-C80AA9429562:1-5", "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5")]
+#[case::upper_case(
+    "3E11FA47-71CA-11E1-9E33-C80AA9429562:1-5",
+    "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5"
+)]
 #[case::single_as_range("3e11fa47-71ca-11e1-9e33-c80aa9429562:5-5", "3e11fa47-71ca-11e1-9e33-c80aa9429562:5")]
 #[case::overlap_and_touch(
     "3e11fa47-71ca-11e1-9e33-c80aa9429562:7-9:1-3:4:8-12:20",
@@ -42,12 +50,18 @@ fn short(text: &str) -> GtidSet {
     "  3e11fa47-71ca-11e1-9e33-c80aa9429562 : 1 - 3 : 5 ,\r\n  aa11fa47-71ca-11e1-9e33-c80aa9429562:1 ",
     "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-3:5,aa11fa47-71ca-11e1-9e33-c80aa9429562:1"
 )]
-#[case::empty_pieces(",,3e11fa47-71ca-11e1-9e33-c80aa9429562:1,\n", "3e11fa47-71ca-11e1-9e33-c80aa9429562:1")]
+#[case::empty_pieces(
+    ",,3e11fa47-71ca-11e1-9e33-c80aa9429562:1,\n",
+    "3e11fa47-71ca-11e1-9e33-c80aa9429562:1"
+)]
 #[case::tags(
     "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-3:11:47-49:Domain_1:1-3:15-21:Domain_2:8-52",
     "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-3:11:47-49:domain_1:1-3:15-21:domain_2:8-52"
 )]
-#[case::tag_only("3e11fa47-71ca-11e1-9e33-c80aa9429562:_t:7", "3e11fa47-71ca-11e1-9e33-c80aa9429562:_t:7")]
+#[case::tag_only(
+    "3e11fa47-71ca-11e1-9e33-c80aa9429562:_t:7",
+    "3e11fa47-71ca-11e1-9e33-c80aa9429562:_t:7"
+)]
 #[case::tags_out_of_order_and_twice(
     "3e11fa47-71ca-11e1-9e33-c80aa9429562:z:1:a:2:z:2,3e11fa47-71ca-11e1-9e33-c80aa9429562:9",
     "3e11fa47-71ca-11e1-9e33-c80aa9429562:9:a:2:z:1-2"
@@ -60,7 +74,10 @@ fn short(text: &str) -> GtidSet {
     "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-9223372036854775806",
     "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-9223372036854775806"
 )]
-#[case::leading_zeros("3e11fa47-71ca-11e1-9e33-c80aa9429562:001-003", "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-3")]
+#[case::leading_zeros(
+    "3e11fa47-71ca-11e1-9e33-c80aa9429562:001-003",
+    "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-3"
+)]
 fn spellings(#[case] text: &str, #[case] canonical: &str) {
     let parsed = set(text);
     assert_eq!(parsed.to_string(), canonical);
@@ -70,10 +87,22 @@ fn spellings(#[case] text: &str, #[case] canonical: &str) {
 
 #[rstest]
 #[case::no_uuid("hello:1", "`hello` is not a server UUID")]
-#[case::short_uuid("3e11fa47-71ca-11e1-9e33-c80aa942956:1", "`3e11fa47-71ca-11e1-9e33-c80aa942956` is not a server")]
-#[case::long_uuid("3e11fa47-71ca-11e1-9e33-c80aa94295620:1", "`3e11fa47-71ca-11e1-9e33-c80aa94295620` is not a server")]
-#[case::dash_elsewhere("3e11fa4-771ca-11e1-9e33-c80aa9429562:1", "`3e11fa4-771ca-11e1-9e33-c80aa9429562` is not a server")]
-#[case::sign_in_uuid("+e11fa47-71ca-11e1-9e33-c80aa9429562:1", "`+e11fa47-71ca-11e1-9e33-c80aa9429562` is not a server")]
+#[case::short_uuid(
+    "3e11fa47-71ca-11e1-9e33-c80aa942956:1",
+    "`3e11fa47-71ca-11e1-9e33-c80aa942956` is not a server"
+)]
+#[case::long_uuid(
+    "3e11fa47-71ca-11e1-9e33-c80aa94295620:1",
+    "`3e11fa47-71ca-11e1-9e33-c80aa94295620` is not a server"
+)]
+#[case::dash_elsewhere(
+    "3e11fa4-771ca-11e1-9e33-c80aa9429562:1",
+    "`3e11fa4-771ca-11e1-9e33-c80aa9429562` is not a server"
+)]
+#[case::sign_in_uuid(
+    "+e11fa47-71ca-11e1-9e33-c80aa9429562:1",
+    "`+e11fa47-71ca-11e1-9e33-c80aa9429562` is not a server"
+)]
 #[case::no_interval("3e11fa47-71ca-11e1-9e33-c80aa9429562", "no interval follows `3e11fa47")]
 #[case::empty_interval("3e11fa47-71ca-11e1-9e33-c80aa9429562:", "`` is neither a tag nor an interval")]
 #[case::zero("3e11fa47-71ca-11e1-9e33-c80aa9429562:0-4", "`0-4` is not an interval")]
@@ -81,10 +110,19 @@ fn spellings(#[case] text: &str, #[case] canonical: &str) {
 #[case::open_end("3e11fa47-71ca-11e1-9e33-c80aa9429562:5-", "`5-` is not an interval")]
 #[case::three_ends("3e11fa47-71ca-11e1-9e33-c80aa9429562:5-6-7", "`5-6-7` is not an interval")]
 #[case::signed("3e11fa47-71ca-11e1-9e33-c80aa9429562:1-+5", "`1-+5` is not an interval")]
-#[case::too_large("3e11fa47-71ca-11e1-9e33-c80aa9429562:9223372036854775807", "`9223372036854775807` is not an interval")]
-#[case::beyond_u64("3e11fa47-71ca-11e1-9e33-c80aa9429562:1-99999999999999999999", "-99999999999999999999` is not")]
+#[case::too_large(
+    "3e11fa47-71ca-11e1-9e33-c80aa9429562:9223372036854775807",
+    "`9223372036854775807` is not an interval"
+)]
+#[case::beyond_u64(
+    "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-99999999999999999999",
+    "-99999999999999999999` is not"
+)]
 #[case::bad_tag("3e11fa47-71ca-11e1-9e33-c80aa9429562:ta-g:1", "`ta-g` is neither a tag")]
-#[case::long_tag("3e11fa47-71ca-11e1-9e33-c80aa9429562:abcdefghijklmnopqrstuvwxyz0123456:1", "`abcdefgh")]
+#[case::long_tag(
+    "3e11fa47-71ca-11e1-9e33-c80aa9429562:abcdefghijklmnopqrstuvwxyz0123456:1",
+    "`abcdefgh"
+)]
 #[case::tag_without_interval("3e11fa47-71ca-11e1-9e33-c80aa9429562:1:tag", "no interval follows `tag`")]
 #[case::two_tags("3e11fa47-71ca-11e1-9e33-c80aa9429562:one:two:1", "no interval follows `one`")]
 #[case::second_piece("3e11fa47-71ca-11e1-9e33-c80aa9429562:1,x:1", "`x` is not a server UUID")]
@@ -137,7 +175,10 @@ fn sources_include_every_tag() {
     assert_eq!(all.of_source(C), GtidSet::default());
     assert_eq!(all.of_source(""), GtidSet::default());
     assert_eq!(all.without_source("not a uuid"), all);
-    assert_eq!(all.sources().iter().map(ToString::to_string).collect::<Vec<_>>(), [A, B]);
+    assert_eq!(
+        all.sources().iter().map(ToString::to_string).collect::<Vec<_>>(),
+        [A, B]
+    );
 }
 
 #[test]
@@ -155,7 +196,10 @@ fn single_transactions() {
     assert_eq!(gtid.to_string(), format!("{A}:tag:7"));
     assert!(short("a:1-9:tag:5-7").contains_gtid(&gtid));
     assert!(!short("a:1-9").contains_gtid(&gtid));
-    assert!(!short("a:tag:1-9").contains_gtid(&Gtid { number: 0, ..gtid.clone() }));
+    assert!(!short("a:tag:1-9").contains_gtid(&Gtid {
+        number: 0,
+        ..gtid.clone()
+    }));
     assert_eq!([gtid].into_iter().collect::<GtidSet>(), short("a:tag:7"));
     let range = format!("{A}:1-2");
     assert_eq!(range.parse::<Gtid>(), Err(ParseGtidError::NotSingle(range)));
@@ -175,7 +219,11 @@ type Model = BTreeSet<Gtid>;
 
 /// A universe small enough that sets meet: two servers, with and without a tag, twelve numbers each.
 fn models() -> impl Strategy<Value = Model> {
-    let gtid = (prop_oneof![Just(A), Just(B)], prop_oneof![Just(""), Just("t:"), Just("u:")], 1..=12_u64)
+    let gtid = (
+        prop_oneof![Just(A), Just(B)],
+        prop_oneof![Just(""), Just("t:"), Just("u:")],
+        1..=12_u64,
+    )
         .prop_map(|(server, tag, number)| format!("{server}:{tag}{number}").parse().unwrap());
     prop::collection::btree_set(gtid, 0..40)
 }
@@ -198,7 +246,10 @@ fn to_model(set: &GtidSet) -> Model {
             }
             let (first, last) = piece.split_once('-').unwrap_or((piece, piece));
             for number in first.parse::<u64>().unwrap()..=last.parse::<u64>().unwrap() {
-                assert!(model.insert(format!("{server}:{tag}{number}").parse().unwrap()), "twice in {text}");
+                assert!(
+                    model.insert(format!("{server}:{tag}{number}").parse().unwrap()),
+                    "twice in {text}"
+                );
             }
         }
     }

@@ -16,7 +16,10 @@ const KEY: &str = "my.cnf";
 /// Hash of the configuration, by which its ConfigMap is named.
 #[must_use]
 pub fn config_hash(cluster: &ValidatedCluster) -> String {
-    diff::hash(&serde_json::Value::String(mycnf::render(cluster))).chars().take(8).collect()
+    diff::hash(&serde_json::Value::String(mycnf::render(cluster)))
+        .chars()
+        .take(8)
+        .collect()
 }
 
 pub(super) fn build(cluster: &ValidatedCluster) -> Desired {

@@ -15,7 +15,10 @@ pub(super) fn build(cluster: &ValidatedCluster) -> Option<Desired> {
         metadata: metadata(cluster, cluster.name.clone()),
         spec: Some(PodDisruptionBudgetSpec {
             max_unavailable: Some(IntOrString::Int(1)),
-            selector: Some(LabelSelector { match_labels: Some(cluster.names().selector()), ..Default::default() }),
+            selector: Some(LabelSelector {
+                match_labels: Some(cluster.names().selector()),
+                ..Default::default()
+            }),
             // An instance that does not serve must not keep a node from being emptied.
             unhealthy_pod_eviction_policy: Some("AlwaysAllow".to_owned()),
             ..Default::default()

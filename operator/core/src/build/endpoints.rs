@@ -65,12 +65,19 @@ fn slice(subject: &Subject<'_>, service: &str, family: Family, pods: &[PodAddres
     if let Some(labels) = &mut metadata.labels {
         labels.insert("kubernetes.io/service-name".to_owned(), service.to_owned());
         // Not Kubernetes' own controller, which leaves such slices alone.
-        labels.insert("endpointslice.kubernetes.io/managed-by".to_owned(), "mainstay".to_owned());
+        labels.insert(
+            "endpointslice.kubernetes.io/managed-by".to_owned(),
+            "mainstay".to_owned(),
+        );
     }
     let slice = EndpointSlice {
         metadata,
         address_type: address_type.to_owned(),
-        endpoints: pods.iter().filter(|pod| family.holds(pod.address)).map(|pod| endpoint(subject, pod)).collect(),
+        endpoints: pods
+            .iter()
+            .filter(|pod| family.holds(pod.address))
+            .map(|pod| endpoint(subject, pod))
+            .collect(),
         ports: Some(vec![EndpointPort {
             name: Some(MYSQL_PORT.to_owned()),
             port: Some(i32::from(layout::PORT_MYSQL)),
@@ -85,7 +92,11 @@ fn endpoint(subject: &Subject<'_>, pod: &PodAddress) -> Endpoint {
     Endpoint {
         addresses: vec![pod.address.to_string()],
         // Whoever stands in a slice serves; who does not is not in it.
-        conditions: Some(EndpointConditions { ready: Some(true), serving: Some(true), terminating: Some(false) }),
+        conditions: Some(EndpointConditions {
+            ready: Some(true),
+            serving: Some(true),
+            terminating: Some(false),
+        }),
         node_name: pod.node.clone(),
         zone: pod.zone.clone(),
         target_ref: Some(ObjectReference {

@@ -10,8 +10,8 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-use super::config_map::config_hash;
 use super::Inputs;
+use super::config_map::config_hash;
 use crate::diff;
 use crate::layout::{self, env};
 use crate::names::ANNOTATION_TEMPLATE;
@@ -44,7 +44,10 @@ const STARTUP_FAILURES: i32 = 31_536_000;
 /// The pod template, the overlay merged into it and its hash among its annotations.
 pub(super) fn template(cluster: &ValidatedCluster, inputs: &Inputs) -> PodTemplateSpec {
     let mut template = PodTemplateSpec {
-        metadata: Some(ObjectMeta { labels: Some(cluster.names().labels()), ..Default::default() }),
+        metadata: Some(ObjectMeta {
+            labels: Some(cluster.names().labels()),
+            ..Default::default()
+        }),
         spec: Some(spec(cluster, inputs)),
     };
     if let Some(overlay) = cluster.overlay.clone() {
@@ -52,7 +55,10 @@ pub(super) fn template(cluster: &ValidatedCluster, inputs: &Inputs) -> PodTempla
     }
     let hash = template_hash(&template);
     if let Some(metadata) = &mut template.metadata {
-        metadata.annotations.get_or_insert_default().insert(ANNOTATION_TEMPLATE.to_owned(), hash);
+        metadata
+            .annotations
+            .get_or_insert_default()
+            .insert(ANNOTATION_TEMPLATE.to_owned(), hash);
     }
     template
 }
@@ -61,18 +67,31 @@ pub(super) fn template(cluster: &ValidatedCluster, inputs: &Inputs) -> PodTempla
 #[must_use]
 pub fn template_hash(template: &PodTemplateSpec) -> String {
     let mut plain = template.clone();
-    if let Some(annotations) = plain.metadata.as_mut().and_then(|metadata| metadata.annotations.as_mut()) {
+    if let Some(annotations) = plain
+        .metadata
+        .as_mut()
+        .and_then(|metadata| metadata.annotations.as_mut())
+    {
         annotations.remove(ANNOTATION_TEMPLATE);
     }
     if let Some(metadata) = plain.metadata.as_mut() {
-        metadata.annotations = metadata.annotations.take().filter(|annotations| !annotations.is_empty());
+        metadata.annotations = metadata
+            .annotations
+            .take()
+            .filter(|annotations| !annotations.is_empty());
     }
     diff::hash(&serde_json::to_value(plain).unwrap_or_default())
 }
 
 fn spec(cluster: &ValidatedCluster, inputs: &Inputs) -> PodSpec {
-    let pull_secrets = cluster.image_pull_secrets.iter().map(|name| LocalObjectReference { name: name.clone() });
-    let selector = LabelSelector { match_labels: Some(cluster.names().selector()), ..Default::default() };
+    let pull_secrets = cluster
+        .image_pull_secrets
+        .iter()
+        .map(|name| LocalObjectReference { name: name.clone() });
+    let selector = LabelSelector {
+        match_labels: Some(cluster.names().selector()),
+        ..Default::default()
+    };
     PodSpec {
         init_containers: Some(vec![install(cluster, inputs)]),
         containers: vec![mysql(cluster, inputs)],
@@ -126,13 +145,25 @@ fn mysql(cluster: &ValidatedCluster, inputs: &Inputs) -> Container {
         resources: resources(cluster),
         security_context: Some(container_security()),
         volume_mounts: Some(volumes::of_mysql(cluster)),
-        startup_probe: Some(Probe { failure_threshold: Some(STARTUP_FAILURES), ..probe("/startup", 1) }),
-        readiness_probe: Some(Probe { failure_threshold: Some(2), ..probe("/ready", 1) }),
+        startup_probe: Some(Probe {
+            failure_threshold: Some(STARTUP_FAILURES),
+            ..probe("/startup", 1)
+        }),
+        readiness_probe: Some(Probe {
+            failure_threshold: Some(2),
+            ..probe("/ready", 1)
+        }),
         // The manager itself hangs: rare, and a restart costs a crash recovery. It is not asked often.
-        liveness_probe: Some(Probe { failure_threshold: Some(6), timeout_seconds: Some(5), ..probe("/live", 10) }),
+        liveness_probe: Some(Probe {
+            failure_threshold: Some(6),
+            timeout_seconds: Some(5),
+            ..probe("/live", 10)
+        }),
         lifecycle: Some(Lifecycle {
             pre_stop: Some(LifecycleHandler {
-                exec: Some(ExecAction { command: Some(words(&[layout::BINARY, "instance", "pre-stop"])) }),
+                exec: Some(ExecAction {
+                    command: Some(words(&[layout::BINARY, "instance", "pre-stop"])),
+                }),
                 ..Default::default()
             }),
             ..Default::default()
@@ -150,7 +181,10 @@ fn environment(cluster: &ValidatedCluster, inputs: &Inputs) -> Vec<EnvVar> {
     let field = |name: &str, path: &str| EnvVar {
         name: name.to_owned(),
         value_from: Some(EnvVarSource {
-            field_ref: Some(ObjectFieldSelector { api_version: Some("v1".to_owned()), field_path: path.to_owned() }),
+            field_ref: Some(ObjectFieldSelector {
+                api_version: Some("v1".to_owned()),
+                field_path: path.to_owned(),
+            }),
             ..Default::default()
         }),
         ..Default::default()
@@ -207,7 +241,10 @@ fn pod_security() -> PodSecurityContext {
         fs_group: Some(MYSQL_USER),
         // Not file by file at each start: that takes minutes on a large volume.
         fs_group_change_policy: Some("OnRootMismatch".to_owned()),
-        seccomp_profile: Some(SeccompProfile { type_: "RuntimeDefault".to_owned(), ..Default::default() }),
+        seccomp_profile: Some(SeccompProfile {
+            type_: "RuntimeDefault".to_owned(),
+            ..Default::default()
+        }),
         ..Default::default()
     }
 }
@@ -217,8 +254,14 @@ fn container_security() -> SecurityContext {
         allow_privilege_escalation: Some(false),
         read_only_root_filesystem: Some(true),
         run_as_non_root: Some(true),
-        capabilities: Some(Capabilities { drop: Some(words(&["ALL"])), ..Default::default() }),
-        seccomp_profile: Some(SeccompProfile { type_: "RuntimeDefault".to_owned(), ..Default::default() }),
+        capabilities: Some(Capabilities {
+            drop: Some(words(&["ALL"])),
+            ..Default::default()
+        }),
+        seccomp_profile: Some(SeccompProfile {
+            type_: "RuntimeDefault".to_owned(),
+            ..Default::default()
+        }),
         ..Default::default()
     }
 }

@@ -60,7 +60,10 @@ fn routed(cluster: &ValidatedCluster, name: String, settings: &ServiceSettings) 
 }
 
 fn dual_stack() -> ServiceSpec {
-    ServiceSpec { ip_family_policy: Some("PreferDualStack".to_owned()), ..Default::default() }
+    ServiceSpec {
+        ip_family_policy: Some("PreferDualStack".to_owned()),
+        ..Default::default()
+    }
 }
 
 fn port(name: &str, number: u16) -> ServicePort {

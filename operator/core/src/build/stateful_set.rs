@@ -23,7 +23,10 @@ pub(super) fn build(cluster: &ValidatedCluster, inputs: &Inputs, observed: Optio
         spec: Some(StatefulSetSpec {
             replicas: i32::try_from(cluster.replicas).ok(),
             service_name: Some(names.instances_service()),
-            selector: LabelSelector { match_labels: Some(names.selector()), ..Default::default() },
+            selector: LabelSelector {
+                match_labels: Some(names.selector()),
+                ..Default::default()
+            },
             template: template(cluster, inputs, observed),
             volume_claim_templates: Some(vec![claim(cluster)]),
             // All instances start at once; which one is restarted, and when, is the operator's decision.
@@ -53,9 +56,17 @@ const fn retention(policy: DeletionPolicy) -> &'static str {
 
 /// The template with the instance manager that the pods have, if nothing else in it changes; else with this operator's.
 fn template(cluster: &ValidatedCluster, inputs: &Inputs, observed: Option<&Value>) -> PodTemplateSpec {
-    let current = observed.and_then(installed_image).filter(|image| *image != inputs.operator_image);
+    let current = observed
+        .and_then(installed_image)
+        .filter(|image| *image != inputs.operator_image);
     let unchanged = current.and_then(|image| {
-        let template = pod::template(cluster, &Inputs { operator_image: image.to_owned(), ..inputs.clone() });
+        let template = pod::template(
+            cluster,
+            &Inputs {
+                operator_image: image.to_owned(),
+                ..inputs.clone()
+            },
+        );
         (observed.and_then(observed_hash) == Some(template_hash(&template).as_str())).then_some(template)
     });
     unchanged.unwrap_or_else(|| pod::template(cluster, inputs))
@@ -64,12 +75,17 @@ fn template(cluster: &ValidatedCluster, inputs: &Inputs, observed: Option<&Value
 /// Image of the init container that brings the instance manager.
 fn installed_image(stateful_set: &Value) -> Option<&str> {
     let containers = stateful_set.pointer("/spec/template/spec/initContainers")?.as_array()?;
-    let install = containers.iter().find(|c| c.get("name").and_then(Value::as_str) == Some(pod::INSTALL_CONTAINER))?;
+    let install = containers
+        .iter()
+        .find(|c| c.get("name").and_then(Value::as_str) == Some(pod::INSTALL_CONTAINER))?;
     install.get("image")?.as_str()
 }
 
 fn observed_hash(stateful_set: &Value) -> Option<&str> {
-    stateful_set.pointer("/spec/template/metadata/annotations")?.get(ANNOTATION_TEMPLATE)?.as_str()
+    stateful_set
+        .pointer("/spec/template/metadata/annotations")?
+        .get(ANNOTATION_TEMPLATE)?
+        .as_str()
 }
 
 /// The claim of an instance. Kubernetes refuses every later change of it, so it holds nothing that may change.

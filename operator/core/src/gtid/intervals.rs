@@ -15,7 +15,11 @@ pub(super) struct Interval {
 impl Interval {
     /// The interval, or nothing when it is empty or leaves the range of transaction numbers.
     pub(super) const fn new(first: u64, last: u64) -> Option<Self> {
-        if first >= 1 && first <= last && last <= MAX_NUMBER { Some(Self { first, last }) } else { None }
+        if first >= 1 && first <= last && last <= MAX_NUMBER {
+            Some(Self { first, last })
+        } else {
+            None
+        }
     }
 
     pub(super) const fn first(self) -> u64 {
@@ -98,6 +102,8 @@ pub(super) fn contains(a: &[Interval], b: &[Interval]) -> bool {
     let mut outer = a.iter().peekable();
     b.iter().all(|inner| {
         while outer.next_if(|interval| interval.last < inner.first).is_some() {}
-        outer.peek().is_some_and(|interval| interval.first <= inner.first && inner.last <= interval.last)
+        outer
+            .peek()
+            .is_some_and(|interval| interval.first <= inner.first && inner.last <= interval.last)
     })
 }

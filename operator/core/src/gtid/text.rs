@@ -44,7 +44,11 @@ impl FromStr for ServerUuid {
                 _ => return Err(error()),
             }
         }
-        if text.len() == 36 { Ok(Self(value)) } else { Err(error()) }
+        if text.len() == 36 {
+            Ok(Self(value))
+        } else {
+            Err(error())
+        }
     }
 }
 
@@ -53,10 +57,13 @@ impl FromStr for Tag {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let first = |c: char| c.is_ascii_alphabetic() || c == '_';
-        let valid = text.starts_with(first)
-            && text.len() <= 32
-            && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-        if valid { Ok(Self(text.to_ascii_lowercase())) } else { Err(ParseGtidError::Piece(text.to_owned())) }
+        let valid =
+            text.starts_with(first) && text.len() <= 32 && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        if valid {
+            Ok(Self(text.to_ascii_lowercase()))
+        } else {
+            Err(ParseGtidError::Piece(text.to_owned()))
+        }
     }
 }
 
@@ -79,9 +86,11 @@ impl FromStr for Gtid {
         let mut parts = Vec::new();
         read_source(text.trim(), &mut parts)?;
         match parts.as_slice() {
-            [(stream, interval)] if interval.len() == 1 => {
-                Ok(Self { server: stream.server, tag: stream.tag.clone(), number: interval.first() })
-            }
+            [(stream, interval)] if interval.len() == 1 => Ok(Self {
+                server: stream.server,
+                tag: stream.tag.clone(),
+                number: interval.first(),
+            }),
             _ => Err(ParseGtidError::NotSingle(text.trim().to_owned())),
         }
     }
@@ -91,7 +100,10 @@ impl FromStr for Gtid {
 fn read_source(text: &str, parts: &mut Vec<(Stream, Interval)>) -> Result<(), ParseGtidError> {
     let mut pieces = text.split(':').map(str::trim);
     let uuid = pieces.next().unwrap_or_default();
-    let mut stream = Stream { server: uuid.parse()?, tag: Tag::default() };
+    let mut stream = Stream {
+        server: uuid.parse()?,
+        tag: Tag::default(),
+    };
     let before = parts.len();
     let mut bare_tag = None;
     for piece in pieces {
@@ -177,6 +189,10 @@ impl fmt::Display for GtidSet {
 
 impl fmt::Display for Interval {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.len() == 1 { write!(f, "{}", self.first()) } else { write!(f, "{}-{}", self.first(), self.last()) }
+        if self.len() == 1 {
+            write!(f, "{}", self.first())
+        } else {
+            write!(f, "{}-{}", self.first(), self.last())
+        }
     }
 }

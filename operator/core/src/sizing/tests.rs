@@ -32,7 +32,14 @@ fn f15_pool_and_connections_by_limit(#[case] memory: u64, #[case] pool: u64, #[c
 #[case(100, 1024, 256, 168)]
 fn f15_logs_by_volume(#[case] volume: u64, #[case] redo: u64, #[case] binlog: u64, #[case] hours: u64) {
     let sizes = sizes(2 * GIB, volume * GIB);
-    assert_eq!((sizes.redo_log / MIB, sizes.binlog_file / MIB, sizes.binlog_expiry / 3600), (redo, binlog, hours));
+    assert_eq!(
+        (
+            sizes.redo_log / MIB,
+            sizes.binlog_file / MIB,
+            sizes.binlog_expiry / 3600
+        ),
+        (redo, binlog, hours)
+    );
 }
 
 #[test]
@@ -40,38 +47,81 @@ fn f15_too_little_memory_is_a_contradiction_with_a_remedy() {
     let error = Sizes::new(Memory::Limited(256 * MIB), GIB, Wishes::default()).unwrap_err();
     assert_eq!(error.field(), "spec.resources.limits.memory");
     let text = error.to_string();
-    assert!(text.contains("the limit is 256 MiB; raise resources.limits.memory to 384Mi"), "{text}");
+    assert!(
+        text.contains("the limit is 256 MiB; raise resources.limits.memory to 384Mi"),
+        "{text}"
+    );
     assert!(Sizes::new(Memory::Limited(384 * MIB), GIB, Wishes::default()).is_ok());
 }
 
 #[test]
 fn f15_too_many_connections_are_a_contradiction_with_both_remedies() {
-    let wishes = Wishes { max_connections: Some(5000), ..Wishes::default() };
+    let wishes = Wishes {
+        max_connections: Some(5000),
+        ..Wishes::default()
+    };
     let error = Sizes::new(Memory::Limited(GIB), GIB, wishes).unwrap_err();
     assert_eq!(error.field(), "spec.config.max_connections");
     let text = error.to_string();
     assert!(text.starts_with("5000 connections need "), "{text}");
-    let number = |after: &str| text.split(after).nth(1).unwrap().split(|c: char| !c.is_ascii_digit()).next().unwrap().parse::<u64>().unwrap();
+    let number = |after: &str| {
+        text.split(after)
+            .nth(1)
+            .unwrap()
+            .split(|c: char| !c.is_ascii_digit())
+            .next()
+            .unwrap()
+            .parse::<u64>()
+            .unwrap()
+    };
     // Both remedies work, and the second is the best of its kind.
     let (memory, most) = (number("limits.memory to ") * MIB, number("max_connections to "));
     assert!(Sizes::new(Memory::Limited(memory), GIB, wishes).is_ok(), "{text}");
-    let with = |n| Sizes::new(Memory::Limited(GIB), GIB, Wishes { max_connections: Some(n), ..Wishes::default() });
+    let with = |n| {
+        Sizes::new(
+            Memory::Limited(GIB),
+            GIB,
+            Wishes {
+                max_connections: Some(n),
+                ..Wishes::default()
+            },
+        )
+    };
     assert!(with(most).is_ok() && with(most + 1).is_err(), "{text}");
 }
 
 #[test]
 fn f15_a_pool_of_the_user_is_kept_or_refused() {
-    let wish = |pool| Wishes { buffer_pool: Some(pool), ..Wishes::default() };
-    assert_eq!(Sizes::new(Memory::Limited(GIB), GIB, wish(256 * MIB)).unwrap().buffer_pool, 256 * MIB);
-    assert_eq!(Sizes::new(Memory::Limited(GIB), GIB, wish(250_000_000)).unwrap().buffer_pool, 240 * MIB);
+    let wish = |pool| Wishes {
+        buffer_pool: Some(pool),
+        ..Wishes::default()
+    };
+    assert_eq!(
+        Sizes::new(Memory::Limited(GIB), GIB, wish(256 * MIB))
+            .unwrap()
+            .buffer_pool,
+        256 * MIB
+    );
+    assert_eq!(
+        Sizes::new(Memory::Limited(GIB), GIB, wish(250_000_000))
+            .unwrap()
+            .buffer_pool,
+        240 * MIB
+    );
     let error = Sizes::new(Memory::Limited(GIB), GIB, wish(900 * MIB)).unwrap_err();
     assert_eq!(error.field(), "spec.config.innodb_buffer_pool_size");
-    assert!(error.to_string().contains("or lower innodb_buffer_pool_size"), "{error}");
+    assert!(
+        error.to_string().contains("or lower innodb_buffer_pool_size"),
+        "{error}"
+    );
 }
 
 #[test]
 fn f15_without_a_limit_nothing_contradicts() {
-    let wishes = Wishes { max_connections: Some(5000), buffer_pool: None };
+    let wishes = Wishes {
+        max_connections: Some(5000),
+        buffer_pool: None,
+    };
     let sizes = Sizes::new(Memory::Unlimited(ASSUMED_MEMORY), GIB, wishes).unwrap();
     assert_eq!((sizes.buffer_pool, sizes.max_connections), (128 * MIB, 5000));
     let tiny = Sizes::new(Memory::Unlimited(64 * MIB), GIB, Wishes::default()).unwrap();

@@ -12,11 +12,17 @@ use crate::names::Names;
 /// Fields of the pod that are Mainstay's, and what to do instead.
 const OWNED_POD_FIELDS: &[(&str, &str)] = &[
     ("restartPolicy", "a StatefulSet restarts always; remove it"),
-    ("hostNetwork", "the instances need their own addresses and ports; remove it"),
+    (
+        "hostNetwork",
+        "the instances need their own addresses and ports; remove it",
+    ),
     ("hostname", "the StatefulSet names its pods; remove it"),
     ("subdomain", "the StatefulSet names its pods; remove it"),
     ("setHostnameAsFQDN", "the StatefulSet names its pods; remove it"),
-    ("nodeName", "all instances would be bound to one node; use nodeSelector or affinity"),
+    (
+        "nodeName",
+        "all instances would be bound to one node; use nodeSelector or affinity",
+    ),
     ("activeDeadlineSeconds", "a database does not end by itself; remove it"),
     ("imagePullSecrets", "use spec.imagePullSecrets"),
 ];
@@ -25,12 +31,27 @@ const OWNED_POD_FIELDS: &[(&str, &str)] = &[
 const OWNED_CONTAINER_FIELDS: &[(&str, &str)] = &[
     ("image", "use spec.image"),
     ("imagePullPolicy", "use spec.imagePullPolicy"),
-    ("command", "the container runs the instance manager; set variables in spec.config"),
-    ("args", "the container runs the instance manager; set variables in spec.config"),
+    (
+        "command",
+        "the container runs the instance manager; set variables in spec.config",
+    ),
+    (
+        "args",
+        "the container runs the instance manager; set variables in spec.config",
+    ),
     ("resources", "use spec.resources, from which MySQL's sizes are derived"),
-    ("startupProbe", "Mainstay's probes know recoveries and clones; remove it"),
-    ("readinessProbe", "Mainstay's probes know recoveries and clones; remove it"),
-    ("livenessProbe", "Mainstay's probes know recoveries and clones; remove it"),
+    (
+        "startupProbe",
+        "Mainstay's probes know recoveries and clones; remove it",
+    ),
+    (
+        "readinessProbe",
+        "Mainstay's probes know recoveries and clones; remove it",
+    ),
+    (
+        "livenessProbe",
+        "Mainstay's probes know recoveries and clones; remove it",
+    ),
     ("lifecycle", "the primary is moved before its pod stops; remove it"),
     ("restartPolicy", "the kubelet restarts it always; remove it"),
 ];
@@ -57,7 +78,10 @@ pub(super) fn check(
     let template: PodTemplateSpec = match serde_json::from_value(given.clone()) {
         Ok(template) => template,
         Err(error) => {
-            problems.push(SpecProblem::new("spec.podTemplate", format!("is not a PodTemplateSpec: {error}")));
+            problems.push(SpecProblem::new(
+                "spec.podTemplate",
+                format!("is not a PodTemplateSpec: {error}"),
+            ));
             return None;
         }
     };
@@ -79,7 +103,10 @@ fn unknown_fields(given: &Value, template: &PodTemplateSpec, problems: &mut Vec<
     let understood = serde_json::to_value(template).unwrap_or_default();
     let mut lost = Vec::new();
     compare(given, &understood, "spec.podTemplate", &mut lost);
-    problems.extend(lost.into_iter().map(|field| SpecProblem::new(field, "is not a field of a pod; check its spelling")));
+    problems.extend(
+        lost.into_iter()
+            .map(|field| SpecProblem::new(field, "is not a field of a pod; check its spelling")),
+    );
 }
 
 fn compare(given: &Value, understood: &Value, path: &str, lost: &mut Vec<String>) {
@@ -104,15 +131,30 @@ fn compare(given: &Value, understood: &Value, path: &str, lost: &mut Vec<String>
 
 fn check_metadata(given: &Value, names: &Names, problems: &mut Vec<SpecProblem>) {
     let path = "spec.podTemplate.metadata";
-    let Some(metadata) = given.get("metadata").and_then(Value::as_object) else { return };
-    for key in metadata.keys().filter(|key| !matches!(key.as_str(), "labels" | "annotations")) {
-        problems.push(SpecProblem::new(format!("{path}.{key}"), "only labels and annotations can be set"));
+    let Some(metadata) = given.get("metadata").and_then(Value::as_object) else {
+        return;
+    };
+    for key in metadata
+        .keys()
+        .filter(|key| !matches!(key.as_str(), "labels" | "annotations"))
+    {
+        problems.push(SpecProblem::new(
+            format!("{path}.{key}"),
+            "only labels and annotations can be set",
+        ));
     }
     let own = names.labels();
     for kind in ["labels", "annotations"] {
-        let keys = metadata.get(kind).and_then(Value::as_object).into_iter().flat_map(|map| map.keys());
+        let keys = metadata
+            .get(kind)
+            .and_then(Value::as_object)
+            .into_iter()
+            .flat_map(|map| map.keys());
         for key in keys.filter(|key| key.starts_with("mysql.mainstay.dev/") || own.contains_key(*key)) {
-            problems.push(SpecProblem::new(format!("{path}.{kind}[{key}]"), "is set by Mainstay; remove it"));
+            problems.push(SpecProblem::new(
+                format!("{path}.{kind}[{key}]"),
+                "is set by Mainstay; remove it",
+            ));
         }
     }
 }
@@ -121,24 +163,30 @@ fn check_metadata(given: &Value, names: &Names, problems: &mut Vec<SpecProblem>)
 fn owned(given: &Value, path: &str, fields: &[(&str, &str)], problems: &mut Vec<SpecProblem>) {
     for (field, message) in fields {
         if given.get(field).is_some_and(|value| !value.is_null()) {
-            problems.push(SpecProblem::new(format!("{path}.{field}"), format!("is set by Mainstay: {message}")));
+            problems.push(SpecProblem::new(
+                format!("{path}.{field}"),
+                format!("is set by Mainstay: {message}"),
+            ));
         }
     }
 }
 
-fn check_containers(
-    spec: &Value,
-    list: &str,
-    own: &str,
-    fields: &[(&str, &str)],
-    problems: &mut Vec<SpecProblem>,
-) {
+fn check_containers(spec: &Value, list: &str, own: &str, fields: &[(&str, &str)], problems: &mut Vec<SpecProblem>) {
     let mut seen = BTreeSet::new();
-    for (index, container) in spec.get(list).and_then(Value::as_array).into_iter().flatten().enumerate() {
+    for (index, container) in spec
+        .get(list)
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .enumerate()
+    {
         let name = container.get("name").and_then(Value::as_str).unwrap_or_default();
         let path = format!("spec.podTemplate.spec.{list}");
         if name.is_empty() {
-            problems.push(SpecProblem::new(format!("{path}[{index}].name"), "containers are merged by name; name it"));
+            problems.push(SpecProblem::new(
+                format!("{path}[{index}].name"),
+                "containers are merged by name; name it",
+            ));
         } else if !seen.insert(name) {
             problems.push(SpecProblem::new(format!("{path}[{name}]"), "is there twice"));
         } else if name == own {
@@ -149,37 +197,78 @@ fn check_containers(
 
 fn check_spec(spec: &PodSpec, problems: &mut Vec<SpecProblem>) {
     let path = "spec.podTemplate.spec";
-    if let Some(seconds) = spec.termination_grace_period_seconds.filter(|seconds| *seconds < LEAST_GRACE) {
+    if let Some(seconds) = spec
+        .termination_grace_period_seconds
+        .filter(|seconds| *seconds < LEAST_GRACE)
+    {
         let message = format!(
             "{seconds} s is too short for a primary to be relieved and to end without losing work; use at least {LEAST_GRACE}"
         );
-        problems.push(SpecProblem::new(format!("{path}.terminationGracePeriodSeconds"), message));
+        problems.push(SpecProblem::new(
+            format!("{path}.terminationGracePeriodSeconds"),
+            message,
+        ));
     }
-    for volume in spec.volumes.iter().flatten().filter(|volume| is_own_volume(&volume.name)) {
+    for volume in spec
+        .volumes
+        .iter()
+        .flatten()
+        .filter(|volume| is_own_volume(&volume.name))
+    {
         let field = format!("{path}.volumes[{}]", volume.name);
-        problems.push(SpecProblem::new(field, "is a volume of Mainstay's; choose another name"));
+        problems.push(SpecProblem::new(
+            field,
+            "is a volume of Mainstay's; choose another name",
+        ));
     }
-    for (list, containers) in [("containers", Some(&spec.containers)), ("initContainers", spec.init_containers.as_ref())] {
+    for (list, containers) in [
+        ("containers", Some(&spec.containers)),
+        ("initContainers", spec.init_containers.as_ref()),
+    ] {
         for container in containers.into_iter().flatten() {
             let path = format!("{path}.{list}[{}]", container.name);
             if container.name == MYSQL_CONTAINER || container.name == INSTALL_CONTAINER {
                 check_own_container(container, &path, problems);
             }
-            for port in container.ports.iter().flatten().filter(|port| is_own_port(port.container_port)) {
+            for port in container
+                .ports
+                .iter()
+                .flatten()
+                .filter(|port| is_own_port(port.container_port))
+            {
                 let message = "is a port of the mysql container; choose another one";
-                problems.push(SpecProblem::new(format!("{path}.ports[{}]", port.container_port), message));
+                problems.push(SpecProblem::new(
+                    format!("{path}.ports[{}]", port.container_port),
+                    message,
+                ));
             }
         }
     }
 }
 
 fn check_own_container(container: &Container, path: &str, problems: &mut Vec<SpecProblem>) {
-    for variable in container.env.iter().flatten().filter(|variable| variable.name.starts_with("MAINSTAY_")) {
-        problems.push(SpecProblem::new(format!("{path}.env[{}]", variable.name), "is set by Mainstay; remove it"));
+    for variable in container
+        .env
+        .iter()
+        .flatten()
+        .filter(|variable| variable.name.starts_with("MAINSTAY_"))
+    {
+        problems.push(SpecProblem::new(
+            format!("{path}.env[{}]", variable.name),
+            "is set by Mainstay; remove it",
+        ));
     }
-    for mount in container.volume_mounts.iter().flatten().filter(|mount| is_own_mount(&mount.mount_path)) {
+    for mount in container
+        .volume_mounts
+        .iter()
+        .flatten()
+        .filter(|mount| is_own_mount(&mount.mount_path))
+    {
         let field = format!("{path}.volumeMounts[{}]", mount.mount_path);
-        problems.push(SpecProblem::new(field, "lies in a folder of Mainstay's; mount it elsewhere"));
+        problems.push(SpecProblem::new(
+            field,
+            "lies in a folder of Mainstay's; mount it elsewhere",
+        ));
     }
 }
 

@@ -178,10 +178,7 @@ const REAL_SKIPS: [&str; 6] = [
 const MAX_NAME: usize = 64;
 
 /// Checks all variables and gives back those that can be accepted.
-pub(super) fn check(
-    config: &BTreeMap<String, Variable>,
-    problems: &mut Vec<SpecProblem>,
-) -> BTreeMap<String, Setting> {
+pub(super) fn check(config: &BTreeMap<String, Variable>, problems: &mut Vec<SpecProblem>) -> BTreeMap<String, Setting> {
     let mut settings = BTreeMap::new();
     let mut spelled: BTreeMap<String, &String> = BTreeMap::new();
     for (written, value) in config {
@@ -189,7 +186,13 @@ pub(super) fn check(
             if let Some(before) = spelled.insert(name.clone(), written) {
                 return Err(format!("is the same variable as {before}; keep one of them"));
             }
-            Ok((name, Setting { loose, value: text(value)? }))
+            Ok((
+                name,
+                Setting {
+                    loose,
+                    value: text(value)?,
+                },
+            ))
         });
         match accepted {
             Ok((name, setting)) => {
@@ -224,16 +227,23 @@ pub(super) fn wishes(config: &BTreeMap<String, Setting>, problems: &mut Vec<Spec
 fn name(written: &str) -> Result<(String, bool), String> {
     let lower = written.to_ascii_lowercase().replace('-', "_");
     let valid = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '_' | '.');
-    if lower.is_empty() || lower.len() > MAX_NAME || !lower.starts_with(|c: char| c.is_ascii_lowercase()) || !lower.chars().all(valid)
+    if lower.is_empty()
+        || lower.len() > MAX_NAME
+        || !lower.starts_with(|c: char| c.is_ascii_lowercase())
+        || !lower.chars().all(valid)
     {
         return Err("is not the name of a MySQL variable; write it as SHOW VARIABLES does".to_owned());
     }
-    let (name, loose) = lower.strip_prefix("loose_").map_or((lower.as_str(), false), |name| (name, true));
+    let (name, loose) = lower
+        .strip_prefix("loose_")
+        .map_or((lower.as_str(), false), |name| (name, true));
     if let Some(reason) = owner(name) {
         return Err(format!("{reason}; remove it"));
     }
     for (prefix, value) in [("skip_", "0"), ("disable_", "0"), ("enable_", "1"), ("maximum_", "")] {
-        let Some(rest) = name.strip_prefix(prefix).filter(|_| !REAL_SKIPS.contains(&name)) else { continue };
+        let Some(rest) = name.strip_prefix(prefix).filter(|_| !REAL_SKIPS.contains(&name)) else {
+            continue;
+        };
         return Err(match (owner(rest), value) {
             (Some(reason), _) => format!("{reason}; remove it"),
             (None, "") => format!("the prefix {prefix} is not supported; set {rest}"),
@@ -245,11 +255,14 @@ fn name(written: &str) -> Result<(String, bool), String> {
 
 /// Why a variable is Mainstay's, if it is.
 fn owner(name: &str) -> Option<&'static str> {
-    let matches = |pattern: &&&str| match pattern.strip_suffix('*') {
+    let matches = |pattern: &str| match pattern.strip_suffix('*') {
         Some(beginning) => name.starts_with(beginning),
-        None => name == **pattern,
+        None => name == pattern,
     };
-    OWNED.iter().find(|(_, patterns)| patterns.iter().any(|pattern| matches(&&pattern))).map(|(reason, _)| *reason)
+    let (reason, _) = OWNED
+        .iter()
+        .find(|(_, patterns)| patterns.iter().any(|pattern| matches(pattern)))?;
+    Some(reason)
 }
 
 /// The value as MySQL will read it.
@@ -264,8 +277,13 @@ fn text(value: &Variable) -> Result<String, String> {
     if text.contains('"') && text.contains('\'') {
         return Err("cannot hold both kinds of quotes, which my.cnf has no way to write".to_owned());
     }
-    if ["yes", "no", "y", "n"].iter().any(|word| text.eq_ignore_ascii_case(word)) {
-        return Err(format!("MySQL takes \"{text}\" for OFF without a word; write \"ON\" or \"OFF\""));
+    if ["yes", "no", "y", "n"]
+        .iter()
+        .any(|word| text.eq_ignore_ascii_case(word))
+    {
+        return Err(format!(
+            "MySQL takes \"{text}\" for OFF without a word; write \"ON\" or \"OFF\""
+        ));
     }
     size(text)?;
     Ok(text.clone())
@@ -273,18 +291,25 @@ fn text(value: &Variable) -> Result<String, String> {
 
 /// Refuses sizes that Kubernetes would understand and MySQL would not.
 fn size(text: &str) -> Result<(), String> {
-    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let end = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(text.len());
     let (number, suffix) = text.split_at(end);
     let unit = suffix.chars().next().map(|unit| unit.to_ascii_uppercase());
-    let Some(unit) = unit.filter(|unit| "KMGTPE".contains(*unit) && number.starts_with(|c: char| c.is_ascii_digit())) else {
+    let Some(unit) = unit.filter(|unit| "KMGTPE".contains(*unit) && number.starts_with(|c: char| c.is_ascii_digit()))
+    else {
         return Ok(());
     };
     let rest = suffix.get(1..).unwrap_or_default().to_ascii_lowercase();
     if matches!(rest.as_str(), "i" | "b" | "ib") {
-        return Err(format!("MySQL does not know the unit {suffix}; write {number}{unit}, which counts in steps of 1024"));
+        return Err(format!(
+            "MySQL does not know the unit {suffix}; write {number}{unit}, which counts in steps of 1024"
+        ));
     }
     if rest.is_empty() && number.contains('.') {
-        return Err(format!("MySQL reads no fractions of {unit}; write a whole number of a smaller unit"));
+        return Err(format!(
+            "MySQL reads no fractions of {unit}; write a whole number of a smaller unit"
+        ));
     }
     Ok(())
 }

@@ -35,7 +35,10 @@ pub(super) fn of_pod(cluster: &ValidatedCluster) -> Vec<Volume> {
         // Sockets, and the file with which the server sets passwords at its start: in memory, never on a node's disk.
         empty(
             RUN,
-            EmptyDirVolumeSource { medium: Some("Memory".to_owned()), size_limit: Some(Quantity("32Mi".to_owned())) },
+            EmptyDirVolumeSource {
+                medium: Some("Memory".to_owned()),
+                size_limit: Some(Quantity("32Mi".to_owned())),
+            },
         ),
         Volume {
             name: CONFIG.to_owned(),
@@ -50,7 +53,12 @@ pub(super) fn of_pod(cluster: &ValidatedCluster) -> Vec<Volume> {
         secret(SERVER_TLS, names.server_tls_secret(), &[]),
         secret(CLIENT_CA, names.client_ca_secret(), &[]),
     ];
-    volumes.extend(cluster.application.iter().map(|_| secret(APP, names.app_secret(), &[PASSWORD])));
+    volumes.extend(
+        cluster
+            .application
+            .iter()
+            .map(|_| secret(APP, names.app_secret(), &[PASSWORD])),
+    );
     volumes
 }
 
@@ -71,17 +79,30 @@ pub(super) fn of_mysql(cluster: &ValidatedCluster) -> Vec<VolumeMount> {
         mount(SERVER_TLS, layout::SERVER_TLS_DIR, true),
         mount(CLIENT_CA, layout::CLIENT_CA_DIR, true),
     ];
-    mounts.extend(cluster.application.iter().map(|_| mount(APP, layout::APP_SECRET_DIR, true)));
+    mounts.extend(
+        cluster
+            .application
+            .iter()
+            .map(|_| mount(APP, layout::APP_SECRET_DIR, true)),
+    );
     mounts
 }
 
 fn empty(name: &str, source: EmptyDirVolumeSource) -> Volume {
-    Volume { name: name.to_owned(), empty_dir: Some(source), ..Default::default() }
+    Volume {
+        name: name.to_owned(),
+        empty_dir: Some(source),
+        ..Default::default()
+    }
 }
 
 /// A Secret's keys as files; all of them when none is named.
 fn secret(volume: &str, secret: String, keys: &[&str]) -> Volume {
-    let items = keys.iter().map(|&key| KeyToPath { key: key.to_owned(), path: key.to_owned(), mode: None });
+    let items = keys.iter().map(|&key| KeyToPath {
+        key: key.to_owned(),
+        path: key.to_owned(),
+        mode: None,
+    });
     Volume {
         name: volume.to_owned(),
         secret: Some(SecretVolumeSource {

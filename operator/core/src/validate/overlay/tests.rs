@@ -8,7 +8,13 @@ use super::*;
 fn checked(overlay: &Value) -> (Option<PodTemplateSpec>, Vec<String>) {
     let mut problems = Vec::new();
     let template = check(Some(overlay), &Names::new("prod", "shop"), &mut problems);
-    (template, problems.into_iter().map(|problem| format!("{}: {}", problem.field, problem.message)).collect())
+    (
+        template,
+        problems
+            .into_iter()
+            .map(|problem| format!("{}: {}", problem.field, problem.message))
+            .collect(),
+    )
 }
 
 #[test]
@@ -68,5 +74,8 @@ fn no_overlay_is_no_problem() {
 fn what_the_pods_cannot_do_without_is_refused(#[case] overlay: Value, #[case] expected: &str) {
     let (template, problems) = checked(&overlay);
     assert!(template.is_none());
-    assert!(problems.iter().any(|problem| problem.contains(expected)), "{problems:#?}");
+    assert!(
+        problems.iter().any(|problem| problem.contains(expected)),
+        "{problems:#?}"
+    );
 }

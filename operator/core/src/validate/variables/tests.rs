@@ -5,10 +5,19 @@ use rstest::rstest;
 use super::*;
 
 fn checked(pairs: &[(&str, Variable)]) -> (BTreeMap<String, Setting>, Vec<String>) {
-    let config = pairs.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
+    let config = pairs
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), value.clone()))
+        .collect();
     let mut problems = Vec::new();
     let settings = check(&config, &mut problems);
-    (settings, problems.into_iter().map(|problem| format!("{}: {}", problem.field, problem.message)).collect())
+    (
+        settings,
+        problems
+            .into_iter()
+            .map(|problem| format!("{}: {}", problem.field, problem.message))
+            .collect(),
+    )
 }
 
 fn text(value: &str) -> Variable {
@@ -50,7 +59,10 @@ fn text(value: &str) -> Variable {
 fn owned_variables_are_refused_in_every_spelling(#[case] name: &str) {
     let (settings, problems) = checked(&[(name, Variable::Integer(1))]);
     assert!(settings.is_empty(), "{settings:?}");
-    assert!(problems[0].starts_with(&format!("spec.config.{name}: ")), "{problems:?}");
+    assert!(
+        problems[0].starts_with(&format!("spec.config.{name}: ")),
+        "{problems:?}"
+    );
     assert!(problems[0].ends_with("; remove it"), "{problems:?}");
 }
 
@@ -61,12 +73,22 @@ fn owned_variables_are_refused_in_every_spelling(#[case] name: &str) {
 #[case("skip_name_resolve", "skip_name_resolve", false)]
 #[case("plugin_load_add", "plugin_load_add", false)]
 #[case("hot_cache.key_buffer_size", "hot_cache.key_buffer_size", false)]
-#[case("performance_schema_max_digest_length", "performance_schema_max_digest_length", false)]
+#[case(
+    "performance_schema_max_digest_length",
+    "performance_schema_max_digest_length",
+    false
+)]
 #[case("log_error_verbosity", "log_error_verbosity", false)]
 fn other_variables_are_accepted(#[case] written: &str, #[case] name: &str, #[case] loose: bool) {
     let (settings, problems) = checked(&[(written, Variable::Integer(7))]);
     assert_eq!(problems, Vec::<String>::new());
-    assert_eq!(settings.get(name), Some(&Setting { loose, value: "7".to_owned() }));
+    assert_eq!(
+        settings.get(name),
+        Some(&Setting {
+            loose,
+            value: "7".to_owned()
+        })
+    );
 }
 
 #[rstest]
@@ -85,9 +107,15 @@ fn unusable_names_are_refused_with_what_to_write(#[case] name: &str, #[case] mes
 
 #[test]
 fn one_variable_in_two_spellings_is_refused() {
-    let pairs = [("max_connections", Variable::Integer(1)), ("loose-Max-Connections", Variable::Integer(2))];
+    let pairs = [
+        ("max_connections", Variable::Integer(1)),
+        ("loose-Max-Connections", Variable::Integer(2)),
+    ];
     let (_, problems) = checked(&pairs);
-    assert_eq!(problems, ["spec.config.max_connections: is the same variable as loose-Max-Connections; keep one of them"]);
+    assert_eq!(
+        problems,
+        ["spec.config.max_connections: is the same variable as loose-Max-Connections; keep one of them"]
+    );
 }
 
 #[rstest]
@@ -135,7 +163,10 @@ fn numbers_are_read_as_mysql_reads_them(#[case] text: &str, #[case] value: Optio
 
 #[test]
 fn a_size_that_is_no_number_is_a_problem_of_its_own() {
-    let (settings, _) = checked(&[("max_connections", text("many")), ("innodb_buffer_pool_size", text("1M"))]);
+    let (settings, _) = checked(&[
+        ("max_connections", text("many")),
+        ("innodb_buffer_pool_size", text("1M")),
+    ]);
     let mut problems = Vec::new();
     assert_eq!(wishes(&settings, &mut problems), Wishes::default());
     assert_eq!(problems.len(), 2, "{problems:?}");

@@ -1,0 +1,264 @@
+//! The objects of a cluster, whole: a change of any byte shows as a change of a snapshot.
+
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "helpers of tests")]
+
+mod common;
+
+use std::collections::BTreeSet;
+
+use common::{checked, manifests};
+use mainstay_core::action::Desired;
+use mainstay_core::build::{Inputs, PodAddress, desired_objects, endpoint_slices};
+use mainstay_core::diff::needs_apply;
+use mainstay_core::mycnf;
+use mainstay_core::observed::ObjectKind;
+use mainstay_core::rules::InstanceName;
+use mainstay_core::subject::Subject;
+use mainstay_core::validate::ValidatedCluster;
+use serde_json::{Value, json};
+
+fn cluster(name: &str) -> ValidatedCluster {
+    let file = format!("{name}.yaml");
+    let (_, text) = manifests("valid")
+        .into_iter()
+        .find(|(path, _)| path.ends_with(&file))
+        .unwrap();
+    checked(&text).unwrap()
+}
+
+fn inputs(image: &str) -> Inputs {
+    Inputs {
+        server_id_base: 4200,
+        operator_image: image.to_owned(),
+    }
+}
+
+fn objects(cluster: &ValidatedCluster) -> Vec<Desired> {
+    desired_objects(cluster, &inputs("mainstay.dev/mainstay:1"), None)
+}
+
+fn yaml(objects: &[Desired]) -> String {
+    let documents: Vec<String> = objects
+        .iter()
+        .map(|object| serde_norway::to_string(&object.value).unwrap())
+        .collect();
+    documents.join("---\n")
+}
+
+fn of(objects: &[Desired], kind: ObjectKind) -> &Value {
+    &objects.iter().find(|object| object.key.kind == kind).unwrap().value
+}
+
+fn template(cluster: &ValidatedCluster) -> Value {
+    of(&objects(cluster), ObjectKind::StatefulSet)["spec"]["template"].clone()
+}
+
+#[test]
+fn minimal_cluster() {
+    insta::assert_snapshot!(yaml(&objects(&cluster("minimal"))));
+}
+
+#[test]
+fn single_instance() {
+    insta::assert_snapshot!(yaml(&objects(&cluster("single"))));
+}
+
+#[test]
+fn every_field() {
+    insta::assert_snapshot!(yaml(&objects(&cluster("everything"))));
+}
+
+#[test]
+fn my_cnf_with_variables_of_the_user() {
+    insta::assert_snapshot!(mycnf::render(&cluster("variables")));
+}
+
+#[test]
+fn a_single_instance_has_no_disruption_budget() {
+    let kinds = |name| {
+        objects(&cluster(name))
+            .iter()
+            .map(|object| object.key.kind)
+            .collect::<BTreeSet<_>>()
+    };
+    assert!(kinds("minimal").contains(&ObjectKind::PodDisruptionBudget));
+    assert!(!kinds("single").contains(&ObjectKind::PodDisruptionBudget));
+}
+
+#[test]
+fn every_object_is_labelled_owned_and_stamped() {
+    for name in ["minimal", "single", "everything"] {
+        let cluster = cluster(name);
+        for Desired { key, value } in objects(&cluster) {
+            let metadata = &value["metadata"];
+            assert_eq!(metadata["name"], json!(key.name));
+            assert_eq!(metadata["namespace"], "prod");
+            assert_eq!(metadata["labels"]["app.kubernetes.io/managed-by"], "mainstay");
+            assert_eq!(metadata["labels"]["mysql.mainstay.dev/cluster"], json!(name));
+            assert_eq!(metadata["ownerReferences"][0]["uid"], json!(cluster.uid));
+            assert_eq!(metadata["ownerReferences"][0]["controller"], true);
+            assert!(value["apiVersion"].is_string() && value["kind"].is_string());
+            assert_eq!(needs_apply(&value, &value), None, "{key:?}");
+        }
+    }
+}
+
+#[test]
+fn equal_clusters_give_equal_bytes() {
+    let once = yaml(&objects(&cluster("everything")));
+    assert_eq!(once, yaml(&objects(&cluster("everything"))));
+}
+
+#[test]
+fn f24_one_overlay_reaches_every_pod() {
+    let plain = template(&cluster("minimal"));
+    let pod = template(&cluster("overlay"));
+    assert_eq!(pod["metadata"]["labels"]["team"], "payments");
+    assert_eq!(pod["metadata"]["annotations"]["example.com/scrape"], "true");
+    assert_eq!(pod["spec"]["priorityClassName"], "system-cluster-critical");
+    assert_eq!(pod["spec"]["tolerations"][0]["key"], "dedicated");
+    let names = |list: &Value| {
+        list.as_array()
+            .unwrap()
+            .iter()
+            .map(|item| item["name"].clone())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(names(&pod["spec"]["containers"]), [json!("mysql"), json!("sidecar")]);
+    // What Mainstay set is still there, and the user's variable on top.
+    let mysql = &pod["spec"]["containers"][0];
+    assert_eq!(mysql["command"], plain["spec"]["containers"][0]["command"]);
+    assert_eq!(mysql["volumeMounts"], plain["spec"]["containers"][0]["volumeMounts"]);
+    assert!(names(&mysql["env"]).contains(&json!("TZ")) && names(&mysql["env"]).contains(&json!("MAINSTAY_INSTANCE")));
+    assert!(names(&pod["spec"]["volumes"]).contains(&json!("scratch")));
+    assert_ne!(hash(&pod), hash(&plain));
+}
+
+fn hash(template: &Value) -> &Value {
+    &template["metadata"]["annotations"]["mysql.mainstay.dev/template"]
+}
+
+#[test]
+fn the_template_changes_with_what_a_pod_is_made_of_and_with_nothing_else() {
+    let base = cluster("minimal");
+    let before = hash(&template(&base)).clone();
+    let other = |change: fn(&mut ValidatedCluster)| {
+        let mut cluster = base.clone();
+        change(&mut cluster);
+        hash(&template(&cluster)).clone()
+    };
+    assert_ne!(other(|c| c.image = "mysql:9.7.5".to_owned()), before);
+    assert_ne!(
+        other(|c| c.sizes.max_connections += 1),
+        before,
+        "my.cnf is a part of the pod"
+    );
+    assert_eq!(other(|c| c.replicas = 5), before);
+    assert_eq!(other(|c| c.generation = 9), before);
+    assert_eq!(other(|c| c.fallback_to_primary = false), before);
+    assert_eq!(
+        other(|c| c.primary_service.annotations = [("a".to_owned(), "b".to_owned())].into()),
+        before
+    );
+}
+
+#[test]
+fn f26_an_upgrade_of_the_operator_restarts_nothing() {
+    let mut cluster = cluster("minimal");
+    let old = desired_objects(&cluster, &inputs("mainstay:1"), None);
+    let set = of(&old, ObjectKind::StatefulSet);
+    let new = desired_objects(&cluster, &inputs("mainstay:2"), Some(set));
+    assert_eq!(needs_apply(of(&new, ObjectKind::StatefulSet), set), None);
+    assert_eq!(image(of(&new, ObjectKind::StatefulSet)), "mainstay:1");
+
+    // Something else restarts the pods: they come with the new instance manager.
+    cluster.image = "mysql:9.7.5".to_owned();
+    let rolled = desired_objects(&cluster, &inputs("mainstay:2"), Some(set));
+    assert_eq!(image(of(&rolled, ObjectKind::StatefulSet)), "mainstay:2");
+}
+
+fn image(set: &Value) -> &str {
+    set["spec"]["template"]["spec"]["initContainers"][0]["image"]
+        .as_str()
+        .unwrap()
+}
+
+#[test]
+fn f28_equal_names_in_two_namespaces_differ_in_every_object() {
+    let one = cluster("minimal");
+    let other = ValidatedCluster {
+        namespace: "test".to_owned(),
+        uid: "other".to_owned(),
+        ..one.clone()
+    };
+    for (a, b) in objects(&one).iter().zip(objects(&other)) {
+        assert_ne!(a.value["metadata"]["namespace"], b.value["metadata"]["namespace"]);
+        assert_ne!(
+            a.value["metadata"]["ownerReferences"],
+            b.value["metadata"]["ownerReferences"]
+        );
+    }
+}
+
+/// The pods of a namespace with the pod security standard "restricted" are accepted.
+#[test]
+fn pods_are_restricted() {
+    let template = template(&cluster("minimal"));
+    let pod = &template["spec"];
+    assert_eq!(pod["securityContext"]["runAsNonRoot"], true);
+    assert_eq!(pod["securityContext"]["seccompProfile"]["type"], "RuntimeDefault");
+    let containers = ["containers", "initContainers"]
+        .into_iter()
+        .flat_map(|list| pod[list].as_array().unwrap());
+    for container in containers {
+        let security = &container["securityContext"];
+        assert_eq!(security["allowPrivilegeEscalation"], false);
+        assert_eq!(security["readOnlyRootFilesystem"], true);
+        assert_eq!(security["capabilities"]["drop"], json!(["ALL"]));
+    }
+    assert_eq!(pod["automountServiceAccountToken"], false);
+    for volume in pod["volumes"].as_array().unwrap() {
+        assert!(volume["hostPath"].is_null(), "{volume}");
+    }
+}
+
+fn pod(ordinal: u32, address: &str) -> PodAddress {
+    PodAddress {
+        instance: InstanceName(format!("minimal-{ordinal}")),
+        address: address.parse().unwrap(),
+        uid: format!("pod-{ordinal}"),
+        node: Some(format!("node-{ordinal}")),
+        zone: None,
+    }
+}
+
+#[test]
+fn f04_slices_by_address_family() {
+    let cluster = cluster("minimal");
+    let subject = Subject {
+        namespace: &cluster.namespace,
+        name: &cluster.name,
+        uid: &cluster.uid,
+        generation: 1,
+        operator_image: "mainstay:1",
+        spec: Ok(&cluster),
+    };
+    let pods = [pod(2, "10.0.0.3"), pod(0, "fd00::1"), pod(1, "10.0.0.2")];
+    let slices = endpoint_slices(&subject, "minimal-replicas", &pods);
+    insta::assert_snapshot!(yaml(&slices));
+    let mut reversed = pods.to_vec();
+    reversed.reverse();
+    assert_eq!(
+        endpoint_slices(&subject, "minimal-replicas", &reversed),
+        slices,
+        "the order of what was seen is no change"
+    );
+    let nobody = endpoint_slices(&subject, "minimal-primary", &[]);
+    assert!(nobody.iter().all(|slice| slice.value["endpoints"] == json!([])));
+    // What the API server gives back for an empty slice, and a foreign endpoint in it.
+    let mut observed = nobody[0].value.clone();
+    observed["endpoints"] = Value::Null;
+    assert_eq!(needs_apply(&nobody[0].value, &observed), None);
+    observed["endpoints"] = slices[0].value["endpoints"].clone();
+    assert_eq!(needs_apply(&nobody[0].value, &observed).as_deref(), Some("endpoints"));
+}
