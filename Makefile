@@ -8,7 +8,7 @@ BINARY = $(CARGO_TARGET_DIR)/x86_64-unknown-linux-musl/debug/mainstay
 E2E = $(CARGO_TARGET_DIR)/x86_64-unknown-linux-musl/debug/mainstay-e2e
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-down test gen check-gen fmt lint unit python chart e2e soak bench-create bench-footprint image \
+.PHONY: help setup demo demo-down test gen check-gen fmt lint unit instance python chart e2e soak bench-create bench-footprint image \
         images kubectl-mainstay
 
 help: ## list the targets
@@ -40,8 +40,11 @@ fmt: ## format the Rust sources
 lint: setup ## formatting, clippy, direction of the crates, licences
 	@scripts/check fmt deny clippy
 
-unit: setup ## unit, property, simulation and instance tests
+unit: setup ## unit, property and simulation tests
 	@scripts/check unit
+
+instance: setup ## instance managers with a real mysqld
+	@scripts/check instance
 
 python: ## tests of the testbed's Python
 	@scripts/check python
