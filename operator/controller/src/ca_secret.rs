@@ -32,7 +32,11 @@ pub(crate) fn state(secret: Option<&Secret>, now: Timestamp) -> State {
     let certificate = secret_data::text(secret, TLS_CRT).and_then(|pem| pki::inspect(&pem).ok());
     match certificate {
         Some(certificate) if secret_data::secret(secret, TLS_KEY).is_some() => {
-            if pki::due(&certificate.view, now) { State::Due } else { State::Good }
+            if pki::due(&certificate.view, now) {
+                State::Due
+            } else {
+                State::Good
+            }
         }
         Some(_) | None => State::Absent,
     }
@@ -46,7 +50,11 @@ pub(crate) fn put(secret: &mut Secret, ca: &Pair, now: Timestamp) {
         }
     }
     let before = secret_data::text(secret, CA_CRT).unwrap_or_default();
-    secret_data::set_text(secret, CA_CRT, &pki::bundle([ca.certificate.as_str(), before.as_str()], now));
+    secret_data::set_text(
+        secret,
+        CA_CRT,
+        &pki::bundle([ca.certificate.as_str(), before.as_str()], now),
+    );
     secret_data::set_pair(secret, ca);
     secret.type_ = Some(secret_data::TLS_TYPE.to_owned());
 }
@@ -57,7 +65,9 @@ pub(crate) fn signer(secret: &Secret, now: Timestamp) -> Result<Option<Pair>, Pk
         let (certificate, key) = (secret_data::text(secret, crt)?, secret_data::secret(secret, key)?);
         Some(Pair { certificate, key })
     };
-    let Some(newest) = pair(TLS_CRT, TLS_KEY) else { return Ok(None) };
+    let Some(newest) = pair(TLS_CRT, TLS_KEY) else {
+        return Ok(None);
+    };
     let view = pki::inspect(&newest.certificate)?.view;
     let spreads = now.duration_since(view.not_before) < SPREAD;
     let old = pair(OLD_CRT, OLD_KEY).filter(|_| spreads);
@@ -79,15 +89,25 @@ mod tests {
         let first = pki::create_ca("CA", start).unwrap();
         put(&mut secret, &first, start);
         assert_eq!(state(Some(&secret), start), State::Good);
-        assert_eq!(signer(&secret, start).unwrap().unwrap().certificate, first.certificate, "nobody else can");
+        assert_eq!(
+            signer(&secret, start).unwrap().unwrap().certificate,
+            first.certificate,
+            "nobody else can"
+        );
 
         let due = i64::try_from(CA_LIFETIME.as_secs()).unwrap() / 3600 * 2 / 3 + 1;
         assert_eq!(state(Some(&secret), at(due)), State::Due);
         let second = pki::create_ca("CA", at(due)).unwrap();
         put(&mut secret, &second, at(due));
         assert_eq!(state(Some(&secret), at(due)), State::Good);
-        assert_eq!(signer(&secret, at(due + 1)).unwrap().unwrap().certificate, first.certificate);
-        assert_eq!(signer(&secret, at(due + 24)).unwrap().unwrap().certificate, second.certificate);
+        assert_eq!(
+            signer(&secret, at(due + 1)).unwrap().unwrap().certificate,
+            first.certificate
+        );
+        assert_eq!(
+            signer(&secret, at(due + 24)).unwrap().unwrap().certificate,
+            second.certificate
+        );
         let bundle = secret_data::text(&secret, CA_CRT).unwrap();
         assert!(bundle.contains(&first.certificate) && bundle.contains(&second.certificate));
     }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use kube::core::Status;
 
-/// What to do about an error.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What to do about an error; the most hopeful first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Class {
     /// It may pass: try again soon, then less and less often.
     Retry,
@@ -52,7 +52,11 @@ pub(crate) fn failure(error: &kube::Error) -> Failure {
     match error {
         kube::Error::Api(status) => match status.code {
             429 => {
-                let asked = status.details.as_ref().map(|d| d.retry_after_seconds).filter(|s| *s > 0);
+                let asked = status
+                    .details
+                    .as_ref()
+                    .map(|d| d.retry_after_seconds)
+                    .filter(|s| *s > 0);
                 Failure::Throttled(asked.map(|seconds| Duration::from_secs(u64::from(seconds))))
             }
             503 | 504 => Failure::Network,

@@ -42,30 +42,42 @@ pub async fn connect(access: &Access) -> Result<Clients, ClientError> {
     config.connect_timeout = Some(CONNECT_TIMEOUT);
     // Up to 15 tries and 1000 s by default: what is tried again, and when, is decided in requests.rs alone.
     config.default_retry = false;
-    config.headers.push((header::USER_AGENT, HeaderValue::from_static(USER_AGENT)));
+    config
+        .headers
+        .push((header::USER_AGENT, HeaderValue::from_static(USER_AGENT)));
     let build = |config: Config| Client::try_from(config).map_err(|error| ClientError::Build(Box::new(error)));
     let watches = build(config.clone())?;
     config.read_timeout = Some(READ_TIMEOUT);
     // Otherwise the time for which a connection lay idle in the pool counts as silence.
     config.reset_reader_on_write = true;
-    Ok(Clients { requests: build(config)?, watches })
+    Ok(Clients {
+        requests: build(config)?,
+        watches,
+    })
 }
 
 const USER_AGENT: &str = concat!("mainstay/", env!("CARGO_PKG_VERSION"));
 
 async fn config(access: &Access) -> Result<Config, ClientError> {
     let failed = |error| ClientError::Kubeconfig(Box::new(error));
-    let options = KubeConfigOptions { context: access.context.clone(), ..KubeConfigOptions::default() };
+    let options = KubeConfigOptions {
+        context: access.context.clone(),
+        ..KubeConfigOptions::default()
+    };
     match &access.kubeconfig {
         Some(path) => {
             let kubeconfig = Kubeconfig::read_from(path).map_err(failed)?;
-            Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(failed)
+            Config::from_custom_kubeconfig(kubeconfig, &options)
+                .await
+                .map_err(failed)
         }
         None if access.context.is_some() => Config::from_kubeconfig(&options).await.map_err(failed),
         // Inside of Kubernetes the service account wins: an image has no business with a kubeconfig.
         None => match Config::incluster() {
             Ok(config) => Ok(config),
-            Err(_) => Config::infer().await.map_err(|error| ClientError::Infer(Box::new(error))),
+            Err(_) => Config::infer()
+                .await
+                .map_err(|error| ClientError::Infer(Box::new(error))),
         },
     }
 }

@@ -36,7 +36,11 @@ impl Clusters {
         // The store counts as ready from now on: whoever reads it has waited for `ready` of this type.
         writer.apply_watcher_event(&Event::Init);
         writer.apply_watcher_event(&Event::InitDone);
-        Self { store, writer: Arc::new(Mutex::new(writer)), listing: Arc::new(watch::Sender::new(watches)) }
+        Self {
+            store,
+            writer: Arc::new(Mutex::new(writer)),
+            listing: Arc::new(watch::Sender::new(watches)),
+        }
     }
 
     /// The store, for kube.
@@ -52,7 +56,10 @@ impl Clusters {
     /// Takes in what a request of our own brought, so that the next pass sees it before the watch tells it.
     pub(crate) fn put(&self, object: Guarded) {
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = self.store.get(&ObjectRef::from_obj(&object)).map(|known| Version::of(known.meta()));
+        let known = self
+            .store
+            .get(&ObjectRef::from_obj(&object))
+            .map(|known| Version::of(known.meta()));
         // A watch that lags behind our own writes must not take them back.
         if known.is_none_or(|known| !Version::of(object.meta()).is_older_than(&known)) {
             writer.apply_watcher_event(&Event::Apply(object));
@@ -101,7 +108,12 @@ pub(crate) struct ClusterWriter {
 
 impl ClusterWriter {
     pub(crate) fn new(clusters: Clusters) -> Self {
-        Self { clusters, known: BTreeSet::new(), listing: BTreeMap::new(), listed: false }
+        Self {
+            clusters,
+            known: BTreeSet::new(),
+            listing: BTreeMap::new(),
+            listed: false,
+        }
     }
 
     /// Takes an event in and tells which clusters it touches.
@@ -125,11 +137,18 @@ impl ClusterWriter {
 
     fn replace(&mut self) -> Vec<Fate> {
         let listed = std::mem::take(&mut self.listing);
-        let gone: Vec<ClusterName> = self.known.iter().filter(|name| !listed.contains_key(name)).cloned().collect();
+        let gone: Vec<ClusterName> = self
+            .known
+            .iter()
+            .filter(|name| !listed.contains_key(name))
+            .cloned()
+            .collect();
         let mut fates: Vec<Fate> = gone.into_iter().map(|name| self.died(name)).collect();
         fates.extend(listed.into_iter().map(|(name, object)| self.lives(name, object)));
         if !std::mem::replace(&mut self.listed, true) {
-            self.clusters.listing.send_modify(|listing| *listing = listing.saturating_sub(1));
+            self.clusters
+                .listing
+                .send_modify(|listing| *listing = listing.saturating_sub(1));
         }
         fates
     }
@@ -148,8 +167,15 @@ impl ClusterWriter {
             namespace: Some(name.namespace.clone()),
             ..ObjectMeta::default()
         };
-        let gone = Event::Delete(DeserializeGuard(Err(InvalidObject { error: String::new(), metadata })));
-        self.clusters.writer.lock().unwrap_or_else(PoisonError::into_inner).apply_watcher_event(&gone);
+        let gone = Event::Delete(DeserializeGuard(Err(InvalidObject {
+            error: String::new(),
+            metadata,
+        })));
+        self.clusters
+            .writer
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .apply_watcher_event(&gone);
         Fate::Died(name)
     }
 }
@@ -172,7 +198,10 @@ mod tests {
     #[tokio::test]
     async fn a_list_of_one_namespace_leaves_the_others_and_tells_who_is_gone() {
         let clusters = Clusters::new(2);
-        let (mut db, mut web) = (ClusterWriter::new(clusters.clone()), ClusterWriter::new(clusters.clone()));
+        let (mut db, mut web) = (
+            ClusterWriter::new(clusters.clone()),
+            ClusterWriter::new(clusters.clone()),
+        );
         for (writer, namespace) in [(&mut db, "db"), (&mut web, "web")] {
             writer.apply(Event::Init);
             writer.apply(Event::InitApply(object(namespace, "shop", &json!(3))));

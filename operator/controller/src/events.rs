@@ -38,18 +38,32 @@ pub(crate) struct Line {
 
 impl Line {
     pub(crate) fn normal(reason: &str, action: &str, note: String) -> Self {
-        Self { warning: false, reason: reason.to_owned(), action: action.to_owned(), note }
+        Self {
+            warning: false,
+            reason: reason.to_owned(),
+            action: action.to_owned(),
+            note,
+        }
     }
 
     pub(crate) fn warning(reason: &str, action: &str, note: String) -> Self {
-        Self { warning: true, ..Self::normal(reason, action, note) }
+        Self {
+            warning: true,
+            ..Self::normal(reason, action, note)
+        }
     }
 }
 
 impl Events {
     pub(crate) fn new(requests: &Requests, instance: String) -> Self {
-        let reporter = Reporter { controller: format!("{FIELD_MANAGER}.dev/operator"), instance: Some(instance) };
-        Self { recorder: Recorder::new(requests.client(), reporter), written: Arc::default() }
+        let reporter = Reporter {
+            controller: format!("{FIELD_MANAGER}.dev/operator"),
+            instance: Some(instance),
+        };
+        Self {
+            recorder: Recorder::new(requests.client(), reporter),
+            written: Arc::default(),
+        }
     }
 
     /// Writes a line about a cluster, unless it was written a short time ago. Never makes a pass wait.
@@ -63,7 +77,11 @@ impl Events {
             let mut note = line.note;
             note.truncate(note.floor_char_boundary(LONGEST_NOTE));
             let event = Event {
-                type_: if line.warning { EventType::Warning } else { EventType::Normal },
+                type_: if line.warning {
+                    EventType::Warning
+                } else {
+                    EventType::Normal
+                },
                 reason: line.reason,
                 action: line.action,
                 note: Some(note),

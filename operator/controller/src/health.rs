@@ -77,13 +77,18 @@ pub(crate) fn serve(
     if let Some(addr) = metrics_addr {
         servers.push((listen(addr)?, metrics_routes(metrics)));
     }
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(HealthError::Thread)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(HealthError::Thread)?;
     let ended = stop.clone();
     std::thread::Builder::new()
         .name("health".to_owned())
         .spawn(move || {
             runtime.block_on(async move {
-                let serving = servers.into_iter().map(|(listener, routes)| serve_one(listener, routes, ended.clone()));
+                let serving = servers
+                    .into_iter()
+                    .map(|(listener, routes)| serve_one(listener, routes, ended.clone()));
                 futures::future::join_all(serving).await;
             });
         })
@@ -98,14 +103,18 @@ fn listen(addr: SocketAddr) -> Result<TcpListener, HealthError> {
         IpAddr::V4(_) | IpAddr::V6(_) => Err(error),
     });
     let listener = bound.map_err(|source| HealthError::Listen { addr, source })?;
-    listener.set_nonblocking(true).map_err(|source| HealthError::Listen { addr, source })?;
+    listener
+        .set_nonblocking(true)
+        .map_err(|source| HealthError::Listen { addr, source })?;
     Ok(listener)
 }
 
 async fn serve_one(listener: TcpListener, routes: Router, stop: CancellationToken) {
     let served = async {
         let listener = tokio::net::TcpListener::from_std(listener)?;
-        axum::serve(listener, routes).with_graceful_shutdown(stop.cancelled_owned()).await
+        axum::serve(listener, routes)
+            .with_graceful_shutdown(stop.cancelled_owned())
+            .await
     };
     if let Err(error) = served.await {
         tracing::error!(%error, "failed to serve health or metrics");
@@ -129,7 +138,9 @@ fn health_routes(main: Handle, readiness: Readiness) -> Router {
             (StatusCode::SERVICE_UNAVAILABLE, "the first lists are not complete\n")
         }
     };
-    Router::new().route("/healthz", get(healthz)).route("/readyz", get(readyz))
+    Router::new()
+        .route("/healthz", get(healthz))
+        .route("/readyz", get(readyz))
 }
 
 fn metrics_routes(metrics: Arc<Metrics>) -> Router {

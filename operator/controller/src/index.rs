@@ -23,7 +23,10 @@ pub struct ClusterName {
 impl ClusterName {
     /// The cluster of that name.
     pub fn new(namespace: impl Into<String>, name: impl Into<String>) -> Self {
-        Self { namespace: namespace.into(), name: name.into() }
+        Self {
+            namespace: namespace.into(),
+            name: name.into(),
+        }
     }
 }
 
@@ -58,7 +61,10 @@ impl Version {
     pub(crate) fn of(metadata: &ObjectMeta) -> Self {
         Self {
             uid: metadata.uid.clone().unwrap_or_default(),
-            number: metadata.resource_version.as_deref().and_then(|version| version.parse().ok()),
+            number: metadata
+                .resource_version
+                .as_deref()
+                .and_then(|version| version.parse().ok()),
         }
     }
 
@@ -85,27 +91,39 @@ struct Inner<T> {
 
 impl<T> Clone for Index<T> {
     fn clone(&self) -> Self {
-        Self { inner: Arc::clone(&self.inner) }
+        Self {
+            inner: Arc::clone(&self.inner),
+        }
     }
 }
 
 impl<T> Index<T> {
     /// An empty index that so many watches will fill.
     pub(crate) fn new(watches: usize) -> Self {
-        Self { inner: Arc::new(Inner { clusters: RwLock::default(), listing: watch::Sender::new(watches) }) }
+        Self {
+            inner: Arc::new(Inner {
+                clusters: RwLock::default(),
+                listing: watch::Sender::new(watches),
+            }),
+        }
     }
 
     /// The objects of a cluster by name.
     pub(crate) fn of(&self, cluster: &ClusterName) -> BTreeMap<String, Arc<T>> {
         let clusters = self.inner.clusters.read().unwrap_or_else(PoisonError::into_inner);
         let objects = clusters.get(cluster).into_iter().flatten();
-        objects.map(|(name, (_, value))| (name.clone(), Arc::clone(value))).collect()
+        objects
+            .map(|(name, (_, value))| (name.clone(), Arc::clone(value)))
+            .collect()
     }
 
     /// One object.
     pub(crate) fn get(&self, cluster: &ClusterName, name: &str) -> Option<Arc<T>> {
         let clusters = self.inner.clusters.read().unwrap_or_else(PoisonError::into_inner);
-        clusters.get(cluster).and_then(|objects| objects.get(name)).map(|(_, value)| Arc::clone(value))
+        clusters
+            .get(cluster)
+            .and_then(|objects| objects.get(name))
+            .map(|(_, value)| Arc::clone(value))
     }
 
     /// Takes in what a request of our own brought, so that the next pass sees it before the watch tells it.
@@ -113,7 +131,10 @@ impl<T> Index<T> {
         let mut clusters = self.inner.clusters.write().unwrap_or_else(PoisonError::into_inner);
         let objects = clusters.entry(entry.cluster).or_default();
         // A watch that lags behind our own writes must not take them back.
-        if objects.get(&entry.name).is_none_or(|(known, _)| !entry.version.is_older_than(known)) {
+        if objects
+            .get(&entry.name)
+            .is_none_or(|(known, _)| !entry.version.is_older_than(known))
+        {
             objects.insert(entry.name, (entry.version, Arc::new(entry.value)));
         }
     }
@@ -138,7 +159,12 @@ pub(crate) struct Writer<T> {
 
 impl<T> Writer<T> {
     pub(crate) fn new(index: Index<T>, namespace: Option<String>) -> Self {
-        Self { index, namespace, listing: HashMap::new(), listed: false }
+        Self {
+            index,
+            namespace,
+            listing: HashMap::new(),
+            listed: false,
+        }
     }
 
     /// Takes an event in and tells which clusters it touches. `None` is an object that belongs to no cluster.
@@ -178,19 +204,30 @@ impl<T> Writer<T> {
         let mut touched: Vec<ClusterName> = listed.keys().cloned().collect();
         let mut clusters = self.write();
         let seen = |cluster: &ClusterName| self.namespace.as_ref().is_none_or(|n| *n == cluster.namespace);
-        touched.extend(clusters.extract_if(|cluster, _| seen(cluster)).map(|(cluster, _)| cluster));
+        touched.extend(
+            clusters
+                .extract_if(|cluster, _| seen(cluster))
+                .map(|(cluster, _)| cluster),
+        );
         clusters.extend(listed);
         drop(clusters);
         touched.sort();
         touched.dedup();
         if !std::mem::replace(&mut self.listed, true) {
-            self.index.inner.listing.send_modify(|listing| *listing = listing.saturating_sub(1));
+            self.index
+                .inner
+                .listing
+                .send_modify(|listing| *listing = listing.saturating_sub(1));
         }
         touched
     }
 
     fn write(&self) -> std::sync::RwLockWriteGuard<'_, Clusters<T>> {
-        self.index.inner.clusters.write().unwrap_or_else(PoisonError::into_inner)
+        self.index
+            .inner
+            .clusters
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -199,12 +236,24 @@ mod tests {
     use super::*;
 
     fn entry(cluster: &str, name: &str, value: u32) -> Option<Entry<u32>> {
-        let version = Version { uid: "u".to_owned(), number: Some(value.into()) };
-        Some(Entry { cluster: ClusterName::new("db", cluster), name: name.to_owned(), version, value })
+        let version = Version {
+            uid: "u".to_owned(),
+            number: Some(value.into()),
+        };
+        Some(Entry {
+            cluster: ClusterName::new("db", cluster),
+            name: name.to_owned(),
+            version,
+            value,
+        })
     }
 
     fn values(index: &Index<u32>, cluster: &str) -> Vec<u32> {
-        index.of(&ClusterName::new("db", cluster)).values().map(|v| **v).collect()
+        index
+            .of(&ClusterName::new("db", cluster))
+            .values()
+            .map(|v| **v)
+            .collect()
     }
 
     #[test]
@@ -226,7 +275,10 @@ mod tests {
         writer.apply(Event::Init);
         writer.apply(Event::InitApply(entry("blog", "b", 3)));
         let touched = writer.apply(Event::InitDone);
-        assert_eq!(touched, [ClusterName::new("db", "blog"), ClusterName::new("db", "shop")]);
+        assert_eq!(
+            touched,
+            [ClusterName::new("db", "blog"), ClusterName::new("db", "shop")]
+        );
         assert!(values(&index, "shop").is_empty());
         assert_eq!(values(&index, "blog"), [3]);
     }
@@ -236,7 +288,10 @@ mod tests {
         let index = Index::new(1);
         let mut writer = Writer::new(index.clone(), None);
         writer.apply(Event::Apply(entry("shop", "a", 1)));
-        assert_eq!(writer.apply(Event::Delete(entry("shop", "a", 1))), [ClusterName::new("db", "shop")]);
+        assert_eq!(
+            writer.apply(Event::Delete(entry("shop", "a", 1))),
+            [ClusterName::new("db", "shop")]
+        );
         assert!(index.inner.clusters.read().unwrap().is_empty());
         assert!(writer.apply(Event::Apply(None)).is_empty());
     }

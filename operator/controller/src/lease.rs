@@ -45,7 +45,14 @@ impl Lease {
         timings: LeaseTimings,
         clock: Arc<dyn Clock>,
     ) -> Self {
-        Self { requests, namespace, identity, timings, clock, seen: None }
+        Self {
+            requests,
+            namespace,
+            identity,
+            timings,
+            clock,
+            seen: None,
+        }
     }
 
     /// Waits until the lease is ours.
@@ -64,8 +71,8 @@ impl Lease {
     pub(crate) async fn hold(&mut self) -> String {
         let mut renewed = Instant::now();
         loop {
-            tokio::time::sleep(self.timings.period).await;
             let deadline = renewed + self.timings.renew_deadline;
+            tokio::time::sleep_until(deadline.min(Instant::now() + self.timings.period)).await;
             match tokio::time::timeout_at(deadline, self.attempt()).await {
                 Ok(Ok(Try::Held)) => renewed = Instant::now(),
                 Ok(Ok(Try::Foreign)) => return "another process holds the leader lease".to_owned(),
@@ -104,7 +111,12 @@ impl Lease {
         let requests = self.requests.clone();
         let leases = requests.typed::<Object>(&self.namespace);
         // The holder renews what it wrote last; a conflict says that somebody else wrote, and makes it look.
-        let known = self.seen.as_ref().map(|(object, _)| object).filter(|object| self.is_ours(object)).cloned();
+        let known = self
+            .seen
+            .as_ref()
+            .map(|(object, _)| object)
+            .filter(|object| self.is_ours(object))
+            .cloned();
         let current = match known {
             Some(object) => Some(object),
             None => leases.get(NAME).await?,
@@ -127,7 +139,11 @@ impl Lease {
             Err(error) if is_conflict(&error) => {
                 self.seen = None;
                 let holder = leases.get(NAME).await?;
-                Ok(if holder.is_some_and(|object| self.is_ours(&object)) { Try::Held } else { Try::Foreign })
+                Ok(if holder.is_some_and(|object| self.is_ours(&object)) {
+                    Try::Held
+                } else {
+                    Try::Foreign
+                })
             }
             Err(error) => Err(error),
         }
@@ -147,7 +163,10 @@ impl Lease {
                 now
             }
         };
-        let seconds = spec.lease_duration_seconds.and_then(|s| u64::try_from(s).ok()).unwrap_or_default();
+        let seconds = spec
+            .lease_duration_seconds
+            .and_then(|s| u64::try_from(s).ok())
+            .unwrap_or_default();
         since.elapsed() >= Duration::from_secs(seconds).max(self.timings.duration)
     }
 
@@ -158,19 +177,34 @@ impl Lease {
         let renewal = old.holder_identity.as_deref() == Some(self.identity.as_str());
         let transitions = old.lease_transitions.unwrap_or_default();
         let metadata = current.map_or_else(
-            || ObjectMeta { name: Some(NAME.to_owned()), namespace: Some(self.namespace.clone()), ..ObjectMeta::default() },
+            || ObjectMeta {
+                name: Some(NAME.to_owned()),
+                namespace: Some(self.namespace.clone()),
+                ..ObjectMeta::default()
+            },
             |object| object.metadata.clone(),
         );
         let seconds = self.timings.duration.as_secs().max(1);
         let spec = LeaseSpec {
             holder_identity: Some(self.identity.clone()),
             lease_duration_seconds: i32::try_from(seconds).ok(),
-            acquire_time: if renewal { old.acquire_time.clone() } else { Some(now.clone()) },
+            acquire_time: if renewal {
+                old.acquire_time.clone()
+            } else {
+                Some(now.clone())
+            },
             renew_time: Some(now),
-            lease_transitions: Some(if renewal { transitions } else { transitions.saturating_add(1) }),
+            lease_transitions: Some(if renewal {
+                transitions
+            } else {
+                transitions.saturating_add(1)
+            }),
             ..old
         };
-        Object { metadata, spec: Some(spec) }
+        Object {
+            metadata,
+            spec: Some(spec),
+        }
     }
 }
 

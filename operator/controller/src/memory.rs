@@ -33,6 +33,7 @@ struct Memory {
     fights: BTreeMap<ObjectKey, Fight>,
     refusals: BTreeMap<ObjectKey, Refusal>,
     failures: u32,
+    failure: String,
 }
 
 #[derive(Debug)]
@@ -68,7 +69,10 @@ impl Memories {
 
     /// Forgets a cluster that was deleted.
     pub(crate) fn forget(&self, cluster: &ClusterName) {
-        self.clusters.lock().unwrap_or_else(PoisonError::into_inner).remove(cluster);
+        self.clusters
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(cluster);
     }
 
     /// Asks whether an object with this wish (a hash) may be applied; `exists`: it was seen to exist and to differ.
@@ -84,9 +88,17 @@ impl Memories {
             if !exists {
                 return May::Apply;
             }
-            let fight = memory.fights.entry(key.clone()).or_insert(Fight { wish, rounds: 0, last: now });
+            let fight = memory.fights.entry(key.clone()).or_insert(Fight {
+                wish,
+                rounds: 0,
+                last: now,
+            });
             if fight.wish != wish || now.duration_since(fight.last) >= FIGHT_MEMORY {
-                *fight = Fight { wish, rounds: 0, last: now };
+                *fight = Fight {
+                    wish,
+                    rounds: 0,
+                    last: now,
+                };
             }
             if fight.rounds >= ROUNDS {
                 return May::Contested;
@@ -101,7 +113,10 @@ impl Memories {
     pub(crate) fn contested(&self, cluster: &ClusterName, key: &ObjectKey) -> bool {
         self.with(cluster, |memory| {
             let now = Instant::now();
-            memory.fights.get(key).is_some_and(|f| f.rounds >= ROUNDS && now.duration_since(f.last) < FIGHT_MEMORY)
+            memory
+                .fights
+                .get(key)
+                .is_some_and(|f| f.rounds >= ROUNDS && now.duration_since(f.last) < FIGHT_MEMORY)
         })
     }
 
@@ -113,7 +128,15 @@ impl Memories {
             // The time of the first one, so that a status that shows it does not change with each try.
             let at = before.map_or(warning.at, |r| r.warning.at);
             let warning = Warning { at, ..warning };
-            memory.refusals.insert(key.clone(), Refusal { wish, pause, last: Instant::now(), warning });
+            memory.refusals.insert(
+                key.clone(),
+                Refusal {
+                    wish,
+                    pause,
+                    last: Instant::now(),
+                    warning,
+                },
+            );
         });
     }
 
@@ -127,12 +150,20 @@ impl Memories {
 
     /// What the API server refuses at present.
     pub(crate) fn refusals(&self, cluster: &ClusterName) -> Vec<Warning> {
-        self.with(cluster, |memory| memory.refusals.values().map(|refusal| refusal.warning.clone()).collect())
+        self.with(cluster, |memory| {
+            memory
+                .refusals
+                .values()
+                .map(|refusal| refusal.warning.clone())
+                .collect()
+        })
     }
 
     /// Somebody else's object has a name that we need.
     pub(crate) fn foreign(&self, cluster: &ClusterName, key: &ObjectKey, view: ObjectView) {
-        self.with(cluster, |memory| memory.foreign.insert(key.clone(), (view, Instant::now())));
+        self.with(cluster, |memory| {
+            memory.foreign.insert(key.clone(), (view, Instant::now()))
+        });
     }
 
     /// That object is gone.
@@ -145,7 +176,11 @@ impl Memories {
         self.with(cluster, |memory| {
             let now = Instant::now();
             let due = |seen: &Instant| now.duration_since(*seen) >= FOREIGN_MEMORY;
-            memory.foreign.iter().map(|(key, (view, seen))| (key.clone(), view.clone(), due(seen))).collect()
+            memory
+                .foreign
+                .iter()
+                .map(|(key, (view, seen))| (key.clone(), view.clone(), due(seen)))
+                .collect()
         })
     }
 
@@ -154,9 +189,13 @@ impl Memories {
         self.with(cluster, |memory| memory.failures = 0);
     }
 
-    /// A pass failed: how many did in a row.
-    pub(crate) fn failed(&self, cluster: &ClusterName) -> u32 {
+    /// A pass failed: how many did so in a row, for the same reason.
+    pub(crate) fn failed(&self, cluster: &ClusterName, why: &str) -> u32 {
         self.with(cluster, |memory| {
+            if memory.failure != why {
+                why.clone_into(&mut memory.failure);
+                memory.failures = 0;
+            }
             memory.failures = memory.failures.saturating_add(1);
             memory.failures
         })
@@ -165,7 +204,12 @@ impl Memories {
 
 /// A warning of the API server's about an object of ours.
 pub(crate) fn refusal(key: &ObjectKey, reason: &str, message: String, at: Timestamp) -> Warning {
-    Warning { about: format!("{:?}/{}", key.kind, key.name), reason: reason.to_owned(), message, at }
+    Warning {
+        about: format!("{:?}/{}", key.kind, key.name),
+        reason: reason.to_owned(),
+        message,
+        at,
+    }
 }
 
 #[cfg(test)]
@@ -179,7 +223,10 @@ mod tests {
     }
 
     fn key() -> ObjectKey {
-        ObjectKey { kind: ObjectKind::Service, name: "shop-primary".to_owned() }
+        ObjectKey {
+            kind: ObjectKind::Service,
+            name: "shop-primary".to_owned(),
+        }
     }
 
     #[tokio::test(start_paused = true)]
@@ -197,7 +244,11 @@ mod tests {
         assert_eq!(memories.may_apply(&shop(), &key(), 2, true), May::Contested);
         tokio::time::advance(FIGHT_MEMORY).await;
         assert!(!memories.contested(&shop(), &key()));
-        assert_eq!(memories.may_apply(&shop(), &key(), 2, true), May::Apply, "ten minutes later");
+        assert_eq!(
+            memories.may_apply(&shop(), &key(), 2, true),
+            May::Apply,
+            "ten minutes later"
+        );
     }
 
     #[tokio::test(start_paused = true)]
@@ -214,7 +265,11 @@ mod tests {
         let warning = |text: &str| refusal(&key(), "Invalid", text.to_owned(), Timestamp::UNIX_EPOCH);
         memories.refused(&shop(), &key(), 1, warning("no"));
         assert_eq!(memories.may_apply(&shop(), &key(), 1, false), May::NotYet);
-        assert_eq!(memories.may_apply(&shop(), &key(), 2, false), May::Apply, "another wish");
+        assert_eq!(
+            memories.may_apply(&shop(), &key(), 2, false),
+            May::Apply,
+            "another wish"
+        );
         tokio::time::advance(Duration::from_secs(1)).await;
         assert_eq!(memories.may_apply(&shop(), &key(), 1, false), May::Apply);
         memories.refused(&shop(), &key(), 1, warning("still no"));

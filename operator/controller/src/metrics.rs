@@ -6,6 +6,7 @@ use prometheus::{
     Gauge, Histogram, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder,
 };
 
+use crate::class::Class;
 use crate::index::ClusterName;
 
 /// Name of the controller in labels.
@@ -27,27 +28,13 @@ pub struct Metrics {
     leader: Gauge,
 }
 
-/// How a pass ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum PassResult {
-    /// It saw, planned and did what could be done.
-    Success,
-    /// It will be tried again.
-    Retry,
-    /// Something outside must change.
-    Wait,
-    /// Only a new spec helps.
-    Permanent,
-}
-
-impl PassResult {
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Success => "success",
-            Self::Retry => "retry",
-            Self::Wait => "wait",
-            Self::Permanent => "permanent",
-        }
+/// How a pass ended, as a label.
+const fn result(failed: Option<Class>) -> &'static str {
+    match failed {
+        None => "success",
+        Some(Class::Retry) => "retry",
+        Some(Class::Wait) => "wait",
+        Some(Class::Permanent) => "permanent",
     }
 }
 
@@ -72,7 +59,10 @@ impl Metrics {
             .buckets(buckets()),
         )?;
         let health = IntGaugeVec::new(
-            Opts::new("mysql_cluster_health_status", "Instances of a cluster that serve in this role."),
+            Opts::new(
+                "mysql_cluster_health_status",
+                "Instances of a cluster that serve in this role.",
+            ),
             &["namespace", "cluster", "role"],
         )?;
         let leader = Gauge::new("mainstay_leader", "1 while this process holds the leader lease.")?;
@@ -81,7 +71,11 @@ impl Metrics {
         registry.register(Box::new(health.clone()))?;
         registry.register(Box::new(leader.clone()))?;
         Ok(Self {
-            reconciles: counter("reconcile_total", "Passes by controller and result.", &["controller", "result"])?,
+            reconciles: counter(
+                "reconcile_total",
+                "Passes by controller and result.",
+                &["controller", "result"],
+            )?,
             reconciles_by_status: counter("mysql_operator_reconcile_total", "Passes by result.", &["status"])?,
             status_updates: counter(
                 "mysqlcluster_status_update_total",
@@ -107,10 +101,12 @@ impl Metrics {
         })
     }
 
-    pub(crate) fn pass(&self, result: PassResult, took: Duration) {
-        self.reconciles.with_label_values(&[CONTROLLER, result.as_str()]).inc();
-        self.reconciles_by_status.with_label_values(&[result.as_str()]).inc();
-        self.reconcile_seconds.with_label_values(&[CONTROLLER]).observe(took.as_secs_f64());
+    pub(crate) fn pass(&self, failed: Option<Class>, took: Duration) {
+        self.reconciles.with_label_values(&[CONTROLLER, result(failed)]).inc();
+        self.reconciles_by_status.with_label_values(&[result(failed)]).inc();
+        self.reconcile_seconds
+            .with_label_values(&[CONTROLLER])
+            .observe(took.as_secs_f64());
     }
 
     pub(crate) fn status_update(&self, result: &str, took: Duration) {
@@ -131,14 +127,18 @@ impl Metrics {
     }
 
     pub(crate) fn health(&self, cluster: &ClusterName, role: &str, serving: i64) {
-        self.health.with_label_values(&[&cluster.namespace, &cluster.name, role]).set(serving);
+        self.health
+            .with_label_values(&[&cluster.namespace, &cluster.name, role])
+            .set(serving);
     }
 
     /// Forgets a cluster that was deleted.
     pub(crate) fn forget(&self, cluster: &ClusterName) {
         for role in ["primary", "replica"] {
             // An error means that there was none.
-            let _ = self.health.remove_label_values(&[&cluster.namespace, &cluster.name, role]);
+            let _ = self
+                .health
+                .remove_label_values(&[&cluster.namespace, &cluster.name, role]);
         }
     }
 
@@ -165,7 +165,7 @@ mod tests {
     fn names_of_the_dashboards_are_in_a_scrape() -> Result<(), prometheus::Error> {
         let metrics = Metrics::new()?;
         let shop = ClusterName::new("db", "shop");
-        metrics.pass(PassResult::Success, Duration::from_millis(3));
+        metrics.pass(None, Duration::from_millis(3));
         metrics.status_update("success", Duration::from_millis(3));
         metrics.api_request("apply", "Service", "200");
         metrics.health(&shop, "primary", 1);

@@ -55,7 +55,10 @@ fn instances(context: &Context, cluster: &ClusterName, object: &MySQLCluster, ui
     let pods = context.world.pods.of(cluster);
     let claims = context.world.claims.of(cluster);
     let declared = u32::try_from(object.spec.replicas).unwrap_or_default();
-    let existing = pods.keys().chain(claims.keys()).filter_map(|name| views::ordinal(&cluster.name, name));
+    let existing = pods
+        .keys()
+        .chain(claims.keys())
+        .filter_map(|name| views::ordinal(&cluster.name, name));
     let ordinals: BTreeSet<u32> = existing.chain(0..declared).collect();
     let observed = ordinals.into_iter().map(|ordinal| {
         let name = format!("{}-{ordinal}", cluster.name);
@@ -63,7 +66,13 @@ fn instances(context: &Context, cluster: &ClusterName, object: &MySQLCluster, ui
         let claim = claims.get(&name).map(|claim| claim.as_ref().clone());
         let instance = InstanceName(name);
         let reach: Reach = context.pool.reach(cluster, uid, &instance);
-        InstanceObserved { name: instance, ordinal, pod, claim, reach }
+        InstanceObserved {
+            name: instance,
+            ordinal,
+            pod,
+            claim,
+            reach,
+        }
     });
     observed.collect()
 }
@@ -83,7 +92,10 @@ fn objects(context: &Context, cluster: &ClusterName, uid: &str, secrets: &Secret
         }
     }
     for (name, secret) in secrets {
-        let key = ObjectKey { kind: ObjectKind::Secret, name: name.clone() };
+        let key = ObjectKey {
+            kind: ObjectKind::Secret,
+            name: name.clone(),
+        };
         let view = ObjectView {
             uid: secret.uid.clone(),
             resource_version: secret.resource_version.clone(),
@@ -133,16 +145,26 @@ fn secrets_view(context: &Context, cluster: &ClusterName, secrets: &Secrets) -> 
     });
     let signers = public(&names.ca_secret(), CA_CRT).map(pki::key_ids).unwrap_or_default();
     SecretsView {
-        keys: secrets.iter().map(|(name, secret)| (name.clone(), secret.keys.clone())).collect(),
+        keys: secrets
+            .iter()
+            .map(|(name, secret)| (name.clone(), secret.keys.clone()))
+            .collect(),
         ca_expires: ca.map(|ca| ca.view.not_after),
-        server: server.filter(|s| s.signed_by.as_ref().is_some_and(|id| signers.contains(id))).map(|s| s.view),
+        server: server
+            .filter(|s| s.signed_by.as_ref().is_some_and(|id| signers.contains(id)))
+            .map(|s| s.view),
         client_ca_current: wanted.is_some() && wanted.as_deref() == public(&names.client_ca_secret(), CA_CRT),
     }
 }
 
 fn warnings(context: &Context, cluster: &ClusterName) -> Vec<Warning> {
-    let mut warnings: Vec<Warning> =
-        context.world.warnings.of(cluster).into_values().map(|warning| warning.as_ref().clone()).collect();
+    let mut warnings: Vec<Warning> = context
+        .world
+        .warnings
+        .of(cluster)
+        .into_values()
+        .map(|warning| warning.as_ref().clone())
+        .collect();
     warnings.extend(context.memories.refusals(cluster));
     warnings.sort_by_key(|warning| warning.at);
     warnings

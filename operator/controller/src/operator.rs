@@ -112,7 +112,9 @@ impl Process {
         let namespace = operator_namespace(&settings).await;
         let requests = Requests::new(parts.clients.requests.clone(), Arc::clone(&parts.metrics));
         let identity = establish(&requests, &namespace, &parts.platform).await?;
-        let dialler = parts.dialler.unwrap_or_else(|| Arc::new(GrpcDialler::new(identity.clone())));
+        let dialler = parts
+            .dialler
+            .unwrap_or_else(|| Arc::new(GrpcDialler::new(identity.clone())));
         let triggers = Triggers::default();
         let pool = Pool::new(dialler, Arc::clone(&parts.platform.clock), triggers.clone());
         let memories = Arc::new(Memories::default());
@@ -138,7 +140,13 @@ impl Process {
             requests,
         });
         let certificates = AbortOnDropHandle::new(tokio::spawn(renew(Arc::clone(&context), namespace.clone())));
-        Ok(Self { settings, namespace, context, watches, _certificates: certificates })
+        Ok(Self {
+            settings,
+            namespace,
+            context,
+            watches,
+            _certificates: certificates,
+        })
     }
 
     /// Waits for the lease, works while it is held, and again, until `stop`.
@@ -150,7 +158,13 @@ impl Process {
         let context = &self.context;
         let identity = identity(&context.platform);
         let clock = Arc::clone(&context.platform.clock);
-        let mut lease = Lease::new(context.requests.clone(), self.namespace.clone(), identity, timings, clock);
+        let mut lease = Lease::new(
+            context.requests.clone(),
+            self.namespace.clone(),
+            identity,
+            timings,
+            clock,
+        );
         while !stop.is_cancelled() {
             tokio::select! {
                 () = lease.acquire() => {}
@@ -180,7 +194,10 @@ impl Process {
         for cluster in context.world.clusters.names() {
             context.triggers.poke(&cluster);
         }
-        let queue = context.triggers.stream().map(|cluster| Ok::<_, std::convert::Infallible>(clusters::reference(&cluster)));
+        let queue = context
+            .triggers
+            .stream()
+            .map(|cluster| Ok::<_, std::convert::Infallible>(clusters::reference(&cluster)));
         let passes = applier(
             |object, context| AbortOnDropHandle::new(tokio::spawn(reconcile(object, context))).map(flatten),
             after_error,
@@ -233,7 +250,10 @@ async fn operator_namespace(settings: &Settings) -> String {
         return namespace.clone();
     }
     let own = tokio::fs::read_to_string(Path::new(NAMESPACE_FILE)).await;
-    own.map_or_else(|_| DEFAULT_NAMESPACE.to_owned(), |namespace| namespace.trim().to_owned())
+    own.map_or_else(
+        |_| DEFAULT_NAMESPACE.to_owned(),
+        |namespace| namespace.trim().to_owned(),
+    )
 }
 
 /// The operator's certificate; waits for an API server that is not there yet.
@@ -261,7 +281,12 @@ async fn renew(context: Arc<Context>, namespace: String) {
             continue;
         }
         match context.identity.renew(&context.requests, &namespace, now).await {
-            Ok(()) => context.world.clusters.names().iter().for_each(|cluster| context.triggers.poke(cluster)),
+            Ok(()) => context
+                .world
+                .clusters
+                .names()
+                .iter()
+                .for_each(|cluster| context.triggers.poke(cluster)),
             Err(error) => tracing::error!(error = chain(&error), "failed to renew the operator's certificate"),
         }
     }

@@ -69,7 +69,9 @@ impl Identity {
         now: Timestamp,
     ) -> Result<Self, OperatorCaError> {
         let credentials = credentials(requests, namespace, now).await?;
-        Ok(Self { current: Arc::new(RwLock::new(Arc::new(credentials))) })
+        Ok(Self {
+            current: Arc::new(RwLock::new(Arc::new(credentials))),
+        })
     }
 
     /// Whether the certificate, or the CA behind it, has to be looked at.
@@ -95,16 +97,31 @@ async fn credentials(requests: &Requests, namespace: &str, now: Timestamp) -> Re
     let ca_bundle = secret_data::text(&secret, CA_CRT).ok_or(OperatorCaError::Incomplete(CA_CRT))?;
     let ca = ca_secret::signer(&secret, now).map_err(OperatorCaError::Pki)?;
     let ca = ca.ok_or(OperatorCaError::Incomplete(TLS_KEY))?;
-    let subject = Subject { common_name: "mainstay operator", dns_names: &[], uri: OPERATOR_URI, server: false };
+    let subject = Subject {
+        common_name: "mainstay operator",
+        dns_names: &[],
+        uri: OPERATOR_URI,
+        server: false,
+    };
     let pair = pki::issue(&ca, &subject, now, CERTIFICATE_LIFETIME).map_err(OperatorCaError::Pki)?;
     let renew_at = now.checked_add(CERTIFICATE_LIFETIME / 3 * 2).unwrap_or(now);
-    Ok(Credentials { certificate: pair.certificate, key: pair.key, ca_bundle, renew_at })
+    Ok(Credentials {
+        certificate: pair.certificate,
+        key: pair.key,
+        ca_bundle,
+        renew_at,
+    })
 }
 
 /// The Secret, made or renewed where it has to be. Another operator may do the same: then its result counts.
 async fn current_secret(requests: &Requests, namespace: &str, now: Timestamp) -> Result<Secret, OperatorCaError> {
     let secrets = requests.typed::<Secret>(namespace);
-    let read = || async { secrets.get(SECRET).await.map_err(|e| OperatorCaError::Read(Box::new(e))) };
+    let read = || async {
+        secrets
+            .get(SECRET)
+            .await
+            .map_err(|e| OperatorCaError::Read(Box::new(e)))
+    };
     let existing = read().await?;
     let state = ca_secret::state(existing.as_ref(), now);
     if let (Some(secret), ca_secret::State::Good) = (&existing, &state) {
@@ -112,7 +129,9 @@ async fn current_secret(requests: &Requests, namespace: &str, now: Timestamp) ->
     }
     tracing::info!(namespace, ?state, "making a CA for the operator");
     let ca = pki::create_ca("mainstay operator CA", now).map_err(OperatorCaError::Pki)?;
-    let mut secret = existing.clone().unwrap_or_else(|| secret_data::named(namespace, SECRET));
+    let mut secret = existing
+        .clone()
+        .unwrap_or_else(|| secret_data::named(namespace, SECRET));
     ca_secret::put(&mut secret, &ca, now);
     let written = match &existing {
         Some(_) => secrets.replace(SECRET, &secret).await,

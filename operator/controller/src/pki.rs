@@ -54,25 +54,38 @@ pub(crate) struct Subject<'a> {
 
 /// Makes a CA.
 pub(crate) fn create_ca(common_name: &str, now: Timestamp) -> Result<Pair, PkiError> {
-    let failed = |source| PkiError::Make { subject: common_name.to_owned(), source };
+    let failed = |source| PkiError::Make {
+        subject: common_name.to_owned(),
+        source,
+    };
     let mut params = params(common_name, now, CA_LIFETIME).map_err(failed)?;
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(failed)?;
     let certificate = params.self_signed(&key).map_err(failed)?;
-    Ok(Pair { certificate: certificate.pem(), key: key.serialize_pem().into() })
+    Ok(Pair {
+        certificate: certificate.pem(),
+        key: key.serialize_pem().into(),
+    })
 }
 
 /// Signs a certificate for `subject`.
 pub(crate) fn issue(ca: &Pair, subject: &Subject<'_>, now: Timestamp, lifetime: Duration) -> Result<Pair, PkiError> {
-    let failed = |source| PkiError::Make { subject: subject.common_name.to_owned(), source };
+    let failed = |source| PkiError::Make {
+        subject: subject.common_name.to_owned(),
+        source,
+    };
     let ca_key = KeyPair::from_pem(ca.key.expose_secret()).map_err(failed)?;
     let issuer = Issuer::from_ca_cert_pem(&ca.certificate, ca_key).map_err(failed)?;
     let mut params = params(subject.common_name, now, lifetime).map_err(failed)?;
     for name in subject.dns_names {
-        params.subject_alt_names.push(SanType::DnsName(Ia5String::try_from(name.as_str()).map_err(failed)?));
+        params
+            .subject_alt_names
+            .push(SanType::DnsName(Ia5String::try_from(name.as_str()).map_err(failed)?));
     }
-    params.subject_alt_names.push(SanType::URI(Ia5String::try_from(subject.uri).map_err(failed)?));
+    params
+        .subject_alt_names
+        .push(SanType::URI(Ia5String::try_from(subject.uri).map_err(failed)?));
     params.use_authority_key_identifier_extension = true;
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
@@ -81,14 +94,19 @@ pub(crate) fn issue(ca: &Pair, subject: &Subject<'_>, now: Timestamp, lifetime: 
     }
     let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(failed)?;
     let certificate = params.signed_by(&key, &issuer).map_err(failed)?;
-    Ok(Pair { certificate: certificate.pem(), key: key.serialize_pem().into() })
+    Ok(Pair {
+        certificate: certificate.pem(),
+        key: key.serialize_pem().into(),
+    })
 }
 
 fn params(common_name: &str, now: Timestamp, lifetime: Duration) -> Result<CertificateParams, rcgen::Error> {
     let mut params = CertificateParams::new(Vec::new())?;
     params.distinguished_name = DistinguishedName::new();
     // X.520 allows 64 characters.
-    params.distinguished_name.push(DnType::CommonName, common_name.chars().take(64).collect::<String>());
+    params
+        .distinguished_name
+        .push(DnType::CommonName, common_name.chars().take(64).collect::<String>());
     let start = now.checked_sub(SKEW).unwrap_or(now);
     let epoch = rcgen::date_time_ymd(1970, 1, 1);
     let since_epoch = |at: Timestamp| Duration::from_secs(u64::try_from(at.as_second()).unwrap_or_default());
@@ -125,7 +143,11 @@ fn inspect_der(der: &[u8]) -> Result<Inspected, PkiError> {
         not_after: time(validity.not_after.timestamp())?,
         dns_names: dns_names(&certificate),
     };
-    let mut inspected = Inspected { view, key_id: None, signed_by: None };
+    let mut inspected = Inspected {
+        view,
+        key_id: None,
+        signed_by: None,
+    };
     for extension in certificate.extensions() {
         match extension.parsed_extension() {
             ParsedExtension::SubjectKeyIdentifier(id) => inspected.key_id = Some(id.0.to_vec()),
@@ -139,7 +161,9 @@ fn inspect_der(der: &[u8]) -> Result<Inspected, PkiError> {
 }
 
 fn dns_names(certificate: &X509Certificate<'_>) -> Vec<String> {
-    let Ok(Some(names)) = certificate.subject_alternative_name() else { return Vec::new() };
+    let Ok(Some(names)) = certificate.subject_alternative_name() else {
+        return Vec::new();
+    };
     let dns = names.value.general_names.iter().filter_map(|name| match name {
         GeneralName::DNSName(name) => Some((*name).to_owned()),
         _ => None,
@@ -151,7 +175,10 @@ fn dns_names(certificate: &X509Certificate<'_>) -> Vec<String> {
 
 /// Identifiers of the keys of the CAs of a PEM text.
 pub(crate) fn key_ids(bundle: &str) -> Vec<Vec<u8>> {
-    certificates(bundle).iter().filter_map(|pem| inspect(pem).ok()?.key_id).collect()
+    certificates(bundle)
+        .iter()
+        .filter_map(|pem| inspect(pem).ok()?.key_id)
+        .collect()
 }
 
 /// The certificates of several PEM texts as one, each once, without those that ended before `now` and without anything
@@ -228,7 +255,11 @@ mod tests {
 
     #[test]
     fn a_certificate_is_due_at_two_thirds_of_its_life() {
-        let view = CertificateView { not_before: now(), not_after: later(3), dns_names: Vec::new() };
+        let view = CertificateView {
+            not_before: now(),
+            not_after: later(3),
+            dns_names: Vec::new(),
+        };
         assert!(!due(&view, later(1)));
         assert!(due(&view, later(2)));
         assert!(due(&view, later(9)));
@@ -239,7 +270,10 @@ mod tests {
         let old = create_ca("shop", now()).unwrap();
         let new = create_ca("shop", later(1)).unwrap();
         let dirty = format!("{}{}junk\n", old.key.expose_secret(), old.certificate);
-        let both = bundle([new.certificate.as_str(), dirty.as_str(), old.certificate.as_str()], now());
+        let both = bundle(
+            [new.certificate.as_str(), dirty.as_str(), old.certificate.as_str()],
+            now(),
+        );
         assert_eq!(both.matches("BEGIN CERTIFICATE").count(), 2);
         assert!(!both.contains("PRIVATE"));
         assert_eq!(bundle([both.as_str()], now()), both);

@@ -42,7 +42,11 @@ impl Platform {
         let mut bytes = [0; 16];
         entropy.fill(&mut bytes);
         let operator = OperatorId(uuid::Builder::from_random_bytes(bytes).into_uuid().to_string());
-        Self { clock, entropy, operator }
+        Self {
+            clock,
+            entropy,
+            operator,
+        }
     }
 
     /// The time now.

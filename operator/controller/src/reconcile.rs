@@ -9,7 +9,7 @@ use mainstay_api::MySQLClusterStatus;
 use mainstay_api::status::Role;
 use mainstay_core::analyse::analyse;
 use mainstay_core::observed::Observed;
-use mainstay_core::plan::{Plan, plan};
+use mainstay_core::plan::plan;
 use mainstay_core::rules::Memory;
 use mainstay_core::status;
 use mainstay_core::subject::Subject;
@@ -19,9 +19,8 @@ use crate::class::{self, Class};
 use crate::clusters::{self, Guarded};
 use crate::context::Context;
 use crate::error::chain;
-use crate::execute::{Execution, ExecuteError, Executor, write_status};
+use crate::execute::{ExecuteError, Execution, Executor, write_status};
 use crate::index::ClusterName;
-use crate::metrics::PassResult;
 use crate::observe::{look_at_foreign, observe};
 use crate::unreadable;
 
@@ -59,35 +58,45 @@ impl PassError {
 
 /// One pass, counted and limited.
 pub(crate) async fn reconcile(object: Arc<Guarded>, context: Arc<Context>) -> Result<Requeue, PassError> {
-    let Some(cluster) = clusters::name(&object) else { return Ok(Requeue::await_change()) };
+    let Some(cluster) = clusters::name(&object) else {
+        return Ok(Requeue::await_change());
+    };
     let start = Instant::now();
     let passed = match tokio::time::timeout(PASS_LIMIT, pass(&context, &cluster, &object)).await {
         Ok(passed) => passed,
         Err(_) => Err(PassError::Late),
     };
-    let result = match passed.as_ref().map_err(PassError::class) {
-        Ok(_) => PassResult::Success,
-        Err(Class::Retry) => PassResult::Retry,
-        Err(Class::Wait) => PassResult::Wait,
-        Err(Class::Permanent) => PassResult::Permanent,
+    let (class, requeue) = match passed {
+        Ok(Passed { look_again, failures }) => conclude(&context, &cluster, look_again, failures),
+        Err(error) => (Some(error.class()), Err(error)),
     };
-    context.metrics.pass(result, start.elapsed());
-    if passed.is_ok() {
-        context.memories.succeeded(&cluster);
-    }
-    passed
+    context.metrics.pass(class, start.elapsed());
+    requeue
 }
 
-async fn pass(context: &Context, cluster: &ClusterName, object: &Guarded) -> Result<Requeue, PassError> {
+/// What a pass came to.
+struct Passed {
+    /// When the plan wants to look again.
+    look_again: Option<Duration>,
+    /// Actions that failed while the rest of the plan was carried out.
+    failures: Vec<ExecuteError>,
+}
+
+async fn pass(context: &Context, cluster: &ClusterName, object: &Guarded) -> Result<Passed, PassError> {
     let object = match &object.0 {
-        Ok(object) if object.metadata.deletion_timestamp.is_some() => return Ok(Requeue::await_change()),
+        Ok(object) if object.metadata.deletion_timestamp.is_some() => return Ok(Passed::nothing()),
         Ok(object) => object.clone(),
-        Err(invalid) => return Ok(unreadable::report(context, cluster, invalid).await?),
+        Err(invalid) => {
+            unreadable::report(context, cluster, invalid).await?;
+            return Ok(Passed::nothing());
+        }
     };
     let uid = object.uid().unwrap_or_default();
     let now = context.platform.now();
 
-    look_at_foreign(context, cluster, &uid).await.map_err(|error| PassError::Observe(Box::new(error)))?;
+    look_at_foreign(context, cluster, &uid)
+        .await
+        .map_err(|error| PassError::Observe(Box::new(error)))?;
     let mut observed = observe(context, cluster, &object);
     let valid = ValidatedCluster::new(&object);
     let subject = Subject {
@@ -112,7 +121,23 @@ async fn pass(context: &Context, cluster: &ClusterName, object: &Guarded) -> Res
     if status != previous {
         write_status(context, cluster, &object, status).await?;
     }
-    finish(context, cluster, &plan, execution)
+    context
+        .pool
+        .attend(cluster, !(plan.actions.is_empty() && plan.waiting.is_empty()));
+    Ok(Passed {
+        look_again: plan.look_again,
+        failures: execution.failures,
+    })
+}
+
+impl Passed {
+    /// There was nothing to do.
+    const fn nothing() -> Self {
+        Self {
+            look_again: None,
+            failures: Vec::new(),
+        }
+    }
 }
 
 /// After a `Record` the memory is what was recorded.
@@ -124,52 +149,67 @@ fn remember(observed: &mut Observed, execution: &Execution) {
 
 fn publish_health(context: &Context, cluster: &ClusterName, status: &MySQLClusterStatus) {
     for (role, label) in [(Role::Primary, "primary"), (Role::Replica, "replica")] {
-        let serving = status.instances.iter().filter(|instance| instance.ready && instance.role == Some(role)).count();
-        context.metrics.health(cluster, label, i64::try_from(serving).unwrap_or(i64::MAX));
+        let serving = status
+            .instances
+            .iter()
+            .filter(|instance| instance.ready && instance.role == Some(role))
+            .count();
+        context
+            .metrics
+            .health(cluster, label, i64::try_from(serving).unwrap_or(i64::MAX));
     }
 }
 
-/// When to look again.
-fn finish(
+/// When to look again after a pass in which some actions failed: as the plan wants, or sooner to try them again.
+fn conclude(
     context: &Context,
     cluster: &ClusterName,
-    plan: &Plan,
-    execution: Execution,
-) -> Result<Requeue, PassError> {
-    context.pool.attend(cluster, !(plan.actions.is_empty() && plan.waiting.is_empty()));
-    for wait in &plan.waiting {
-        tracing::debug!(%cluster, "{} waits for {}", wait.who, wait.for_what);
-    }
-    let mut failures = execution.failures;
-    failures.sort_by_key(|failure| failure.class() as u8);
-    let mut failures = failures.into_iter();
-    let first = failures.next();
-    for other in failures {
-        tracing::warn!(%cluster, error = chain(&other), "an action failed");
-    }
-    match first {
-        Some(failure) => Err(failure.into()),
-        None => Ok(plan.look_again.map_or_else(Requeue::await_change, Requeue::requeue)),
-    }
+    look_again: Option<Duration>,
+    mut failures: Vec<ExecuteError>,
+) -> (Option<Class>, Result<Requeue, PassError>) {
+    failures.sort_by_key(ExecuteError::class);
+    let Some(class) = failures.first().map(ExecuteError::class) else {
+        context.memories.succeeded(cluster);
+        return (
+            None,
+            Ok(look_again.map_or_else(Requeue::await_change, Requeue::requeue)),
+        );
+    };
+    let texts: Vec<String> = failures.iter().map(|failure| chain(failure)).collect();
+    let pause = pause(context, cluster, class, &texts.join("; "));
+    let soonest = look_again.map_or(pause, |look_again| look_again.min(pause));
+    (Some(class), Ok(Requeue::requeue(soonest)))
 }
 
 /// What happens after an error: this cluster's own backoff.
 pub(crate) fn after_error(object: Arc<Guarded>, error: &PassError, context: Arc<Context>) -> Requeue {
-    let Some(cluster) = clusters::name(&object) else { return Requeue::await_change() };
-    let failures = context.memories.failed(&cluster);
-    let pause = match error.class() {
+    let Some(cluster) = clusters::name(&object) else {
+        return Requeue::await_change();
+    };
+    Requeue::requeue(pause(&context, &cluster, error.class(), &chain(error)))
+}
+
+/// How long to wait before the next try; says so when it is news.
+fn pause(context: &Context, cluster: &ClusterName, class: Class, what: &str) -> Duration {
+    let failures = context.memories.failed(cluster, what);
+    let pause = match class {
         Class::Retry => backoff(failures),
         Class::Wait => Duration::from_secs(30),
         Class::Permanent => Duration::from_secs(300),
     };
-    tracing::warn!(%cluster, failures, pause = ?pause, error = chain(error), "a pass failed");
-    Requeue::requeue(pause)
+    // Passes are called by changes, too: the same failure is told at its 1st, 2nd, 4th, 8th … time.
+    if failures.is_power_of_two() {
+        tracing::warn!(%cluster, failures, ?pause, error = what, "a pass failed");
+    }
+    pause
 }
 
 /// 100 ms, twice as long each time, up to 30 s.
 fn backoff(failures: u32) -> Duration {
     let doublings = failures.saturating_sub(1).min(10);
-    Duration::from_millis(100).saturating_mul(1 << doublings).min(Duration::from_secs(30))
+    Duration::from_millis(100)
+        .saturating_mul(1 << doublings)
+        .min(Duration::from_secs(30))
 }
 
 #[cfg(test)]

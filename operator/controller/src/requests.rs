@@ -56,8 +56,16 @@ struct Retry {
     most: Duration,
 }
 
-const THROTTLED: Retry = Retry { tries: 5, first: Duration::from_millis(200), most: Duration::from_secs(2) };
-const NETWORK: Retry = Retry { tries: 3, first: Duration::from_millis(100), most: Duration::from_secs(1) };
+const THROTTLED: Retry = Retry {
+    tries: 5,
+    first: Duration::from_millis(200),
+    most: Duration::from_secs(2),
+};
+const NETWORK: Retry = Retry {
+    tries: 3,
+    first: Duration::from_millis(100),
+    most: Duration::from_secs(1),
+};
 
 /// Delay before try number `next` (the second is 2), or `None` when it was the last.
 fn delay(verb: Verb, failure: Failure, next: u32) -> Option<Duration> {
@@ -67,7 +75,9 @@ fn delay(verb: Verb, failure: Failure, next: u32) -> Option<Duration> {
         Failure::Network | Failure::Answered => return None,
     };
     (next <= retry.tries).then(|| {
-        let doubled = retry.first.saturating_mul(1_u32.checked_shl(next.saturating_sub(2)).unwrap_or(u32::MAX));
+        let doubled = retry
+            .first
+            .saturating_mul(1_u32.checked_shl(next.saturating_sub(2)).unwrap_or(u32::MAX));
         asked.unwrap_or(doubled).min(retry.most)
     })
 }
@@ -94,7 +104,11 @@ impl Requests {
     where
         K: Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>,
     {
-        Objects { api: Api::namespaced(self.client.clone(), namespace), kind: K::kind(&()).into_owned(), requests: self }
+        Objects {
+            api: Api::namespaced(self.client.clone(), namespace),
+            kind: K::kind(&()).into_owned(),
+            requests: self,
+        }
     }
 
     /// Objects of a kind that is known by name.
@@ -162,13 +176,19 @@ where
         let mut params = PatchParams::apply(FIELD_MANAGER);
         params.force = force;
         let patch = Patch::Apply(serde_json::to_value(object).map_err(kube::Error::SerdeError)?);
-        self.requests.call(Verb::Apply, &self.kind, || self.api.patch(name, &params, &patch)).await
+        self.requests
+            .call(Verb::Apply, &self.kind, || self.api.patch(name, &params, &patch))
+            .await
     }
 
     /// Deletes the object if it is still the one that was seen. `false`: it was gone before.
     pub(crate) async fn delete(&self, name: &str, seen: Preconditions) -> Result<bool, kube::Error> {
         let params = DeleteParams::background().preconditions(seen);
-        match self.requests.call(Verb::Delete, &self.kind, || self.api.delete(name, &params)).await {
+        match self
+            .requests
+            .call(Verb::Delete, &self.kind, || self.api.delete(name, &params))
+            .await
+        {
             Ok(_) => Ok(true),
             Err(error) if is_not_found(&error) => Ok(false),
             Err(error) => Err(error),
@@ -182,20 +202,37 @@ where
 {
     /// Creates the object; a conflict if the name is taken.
     pub(crate) async fn create(&self, object: &K) -> Result<K, kube::Error> {
-        let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
-        self.requests.call(Verb::Create, &self.kind, || self.api.create(&params, object)).await
+        let params = PostParams {
+            field_manager: Some(FIELD_MANAGER.to_owned()),
+            ..PostParams::default()
+        };
+        self.requests
+            .call(Verb::Create, &self.kind, || self.api.create(&params, object))
+            .await
     }
 
     /// Replaces the object; a conflict if its resourceVersion is not the newest.
     pub(crate) async fn replace(&self, name: &str, object: &K) -> Result<K, kube::Error> {
-        let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
-        self.requests.call(Verb::Update, &self.kind, || self.api.replace(name, &params, object)).await
+        let params = PostParams {
+            field_manager: Some(FIELD_MANAGER.to_owned()),
+            ..PostParams::default()
+        };
+        self.requests
+            .call(Verb::Update, &self.kind, || self.api.replace(name, &params, object))
+            .await
     }
 
     /// Replaces the status; a conflict if the resourceVersion is not the newest.
     pub(crate) async fn replace_status(&self, name: &str, object: &K) -> Result<K, kube::Error> {
-        let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
-        self.requests.call(Verb::Update, &self.kind, || self.api.replace_status(name, &params, object)).await
+        let params = PostParams {
+            field_manager: Some(FIELD_MANAGER.to_owned()),
+            ..PostParams::default()
+        };
+        self.requests
+            .call(Verb::Update, &self.kind, || {
+                self.api.replace_status(name, &params, object)
+            })
+            .await
     }
 }
 

@@ -48,7 +48,10 @@ pub(crate) fn secret(secret: &Secret, key: &str) -> Option<SecretString> {
 
 /// Sets a public value.
 pub(crate) fn set_text(secret: &mut Secret, key: &str, value: &str) {
-    secret.data.get_or_insert_default().insert(key.to_owned(), ByteString(value.as_bytes().to_vec()));
+    secret
+        .data
+        .get_or_insert_default()
+        .insert(key.to_owned(), ByteString(value.as_bytes().to_vec()));
 }
 
 /// Sets a private value.
@@ -83,9 +86,15 @@ pub(crate) fn redact(mut secret: Secret) -> Redacted {
     if let Some(annotations) = &mut secret.metadata.annotations {
         annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
     }
-    let keys = data.iter().filter(|(_, value)| !value.0.is_empty()).map(|(key, _)| key.clone()).collect();
+    let keys = data
+        .iter()
+        .filter(|(_, value)| !value.0.is_empty())
+        .map(|(key, _)| key.clone())
+        .collect();
     let public = data.into_iter().filter(|(key, _)| PUBLIC.contains(&key.as_str()));
-    let public = public.filter_map(|(key, value)| Some((key, String::from_utf8(value.0).ok()?))).collect();
+    let public = public
+        .filter_map(|(key, value)| Some((key, String::from_utf8(value.0).ok()?)))
+        .collect();
     Redacted {
         uid: secret.metadata.uid.clone().unwrap_or_default(),
         resource_version: secret.metadata.resource_version.clone().unwrap_or_default(),

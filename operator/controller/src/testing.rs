@@ -24,11 +24,17 @@ pub(crate) struct Fake {
 
 impl Fake {
     pub(crate) fn new(handler: impl Fn(&str, &str, Value) -> (u16, Value) + Send + Sync + 'static) -> Self {
-        Self { handler: Arc::new(handler), broken: Arc::default() }
+        Self {
+            handler: Arc::new(handler),
+            broken: Arc::default(),
+        }
     }
 
     pub(crate) fn failure(code: u16) -> (u16, Value) {
-        (code, json!({"kind": "Status", "status": "Failure", "message": "no", "reason": "", "code": code}))
+        (
+            code,
+            json!({"kind": "Status", "status": "Failure", "message": "no", "reason": "", "code": code}),
+        )
     }
 
     /// From now on every connection breaks.
@@ -79,4 +85,3 @@ impl Clock for FixedClock {
         self.0
     }
 }
-

@@ -35,7 +35,12 @@ impl Triggers {
     /// The next cluster; waits for one.
     pub async fn next(&self) -> ClusterName {
         loop {
-            let next = self.inner.waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_first();
+            let next = self
+                .inner
+                .waiting
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .pop_first();
             if let Some(cluster) = next {
                 return cluster;
             }
@@ -46,7 +51,9 @@ impl Triggers {
 
     /// The triggers as a stream that never ends.
     pub fn stream(&self) -> impl Stream<Item = ClusterName> + Send + use<> {
-        futures::stream::unfold(self.clone(), |triggers| async move { Some((triggers.next().await, triggers)) })
+        futures::stream::unfold(self.clone(), |triggers| async move {
+            Some((triggers.next().await, triggers))
+        })
     }
 }
 

@@ -3,7 +3,6 @@
 use jiff::Timestamp;
 use kube::core::error_boundary::InvalidObject;
 use kube::core::{ApiResource, DynamicObject};
-use kube::runtime::controller::Action as Requeue;
 use mainstay_api::MySQLCluster;
 use serde_json::{Value, json};
 
@@ -19,28 +18,40 @@ pub(crate) async fn report(
     context: &Context,
     cluster: &ClusterName,
     invalid: &InvalidObject,
-) -> Result<Requeue, ExecuteError> {
+) -> Result<(), ExecuteError> {
     let attempt = "report that the object cannot be read";
     let resource = ApiResource::erase::<MySQLCluster>(&());
     let clusters = context.requests.dynamic(&cluster.namespace, &resource);
-    let found = clusters.get(&cluster.name).await.map_err(|error| ExecuteError::kube(attempt, error))?;
-    let Some(mut object) = found else { return Ok(Requeue::await_change()) };
+    let found = clusters
+        .get(&cluster.name)
+        .await
+        .map_err(|error| ExecuteError::kube(attempt, error))?;
+    let Some(mut object) = found else { return Ok(()) };
     let message = format!("the object cannot be read: {}", invalid.error);
     if set_condition(&mut object, &message, context.platform.now()) {
         tracing::warn!(%cluster, error = invalid.error, "a MySQLCluster cannot be read");
-        clusters.replace_status(&cluster.name, &object).await.map_err(|error| ExecuteError::kube(attempt, error))?;
+        clusters
+            .replace_status(&cluster.name, &object)
+            .await
+            .map_err(|error| ExecuteError::kube(attempt, error))?;
     }
-    Ok(Requeue::await_change())
+    Ok(())
 }
 
 /// Sets the condition; `false`: it was so before.
 fn set_condition(object: &mut DynamicObject, message: &str, now: Timestamp) -> bool {
     let generation = object.metadata.generation;
-    let Some(data) = object.data.as_object_mut() else { return false };
+    let Some(data) = object.data.as_object_mut() else {
+        return false;
+    };
     let status = data.entry("status").or_insert_with(|| json!({}));
-    let Some(status) = status.as_object_mut() else { return false };
+    let Some(status) = status.as_object_mut() else {
+        return false;
+    };
     let conditions = status.entry("conditions").or_insert_with(|| json!([]));
-    let Some(conditions) = conditions.as_array_mut() else { return false };
+    let Some(conditions) = conditions.as_array_mut() else {
+        return false;
+    };
     let old = conditions.iter().position(|condition| condition["type"] == TYPE);
     let is_false = |condition: &Value| condition["status"] == "False";
     let old_value = old.and_then(|at| conditions.get(at)).cloned();
@@ -50,7 +61,9 @@ fn set_condition(object: &mut DynamicObject, message: &str, now: Timestamp) -> b
     {
         return false;
     }
-    let since = old_value.filter(is_false).map_or_else(|| json!(now.to_string()), |c| c["lastTransitionTime"].clone());
+    let since = old_value
+        .filter(is_false)
+        .map_or_else(|| json!(now.to_string()), |c| c["lastTransitionTime"].clone());
     let condition = json!({
         "type": TYPE, "status": "False", "reason": REASON, "message": message,
         "observedGeneration": generation, "lastTransitionTime": since,
@@ -79,9 +92,15 @@ mod tests {
         assert_eq!(object.data["status"]["epoch"], 7);
         assert_eq!(object.data["status"]["conditions"][0]["status"], "True");
         assert_eq!(object.data["status"]["conditions"][1]["message"], "bad");
-        assert_eq!(object.data["status"]["conditions"][1]["lastTransitionTime"], "1970-01-01T00:00:00Z");
+        assert_eq!(
+            object.data["status"]["conditions"][1]["lastTransitionTime"],
+            "1970-01-01T00:00:00Z"
+        );
         assert!(!set_condition(&mut object, "bad", Timestamp::MAX));
         assert!(set_condition(&mut object, "worse", Timestamp::MAX));
-        assert_eq!(object.data["status"]["conditions"][1]["lastTransitionTime"], "1970-01-01T00:00:00Z");
+        assert_eq!(
+            object.data["status"]["conditions"][1]["lastTransitionTime"],
+            "1970-01-01T00:00:00Z"
+        );
     }
 }

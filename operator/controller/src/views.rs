@@ -29,27 +29,41 @@ pub(crate) fn cluster_of(metadata: &ObjectMeta) -> Option<ClusterName> {
 /// uid of the object that controls this one, if any does.
 pub(crate) fn owner(metadata: &ObjectMeta) -> Option<&str> {
     let owners = metadata.owner_references.as_ref()?;
-    owners.iter().find(|owner| owner.controller == Some(true)).map(|owner| owner.uid.as_str())
+    owners
+        .iter()
+        .find(|owner| owner.controller == Some(true))
+        .map(|owner| owner.uid.as_str())
 }
 
 /// Ordinal of an instance of a cluster by its name; `None` for any other name.
 pub(crate) fn ordinal(cluster: &str, instance: &str) -> Option<u32> {
     let digits = instance.strip_prefix(cluster)?.strip_prefix('-')?;
     let canonical = digits == "0" || !digits.starts_with('0');
-    (canonical && digits.bytes().all(|b| b.is_ascii_digit())).then(|| digits.parse().ok()).flatten()
+    (canonical && digits.bytes().all(|b| b.is_ascii_digit()))
+        .then(|| digits.parse().ok())
+        .flatten()
 }
 
 /// An object that Mainstay builds, as it is kept. Slices that Kubernetes writes for our headless Service carry our
 /// labels, too: they are not ours.
 pub(crate) fn object(mut object: DynamicObject) -> Option<Entry<DynamicObject>> {
-    let writer = object.metadata.labels.as_ref().and_then(|labels| labels.get(SLICE_MANAGER));
+    let writer = object
+        .metadata
+        .labels
+        .as_ref()
+        .and_then(|labels| labels.get(SLICE_MANAGER));
     if writer.is_some_and(|writer| writer.ends_with(".k8s.io")) {
         return None;
     }
     object.metadata.managed_fields = None;
     let cluster = cluster_of(&object.metadata)?;
     let (name, version) = (object.metadata.name.clone()?, Version::of(&object.metadata));
-    Some(Entry { cluster, name, version, value: object })
+    Some(Entry {
+        cluster,
+        name,
+        version,
+        value: object,
+    })
 }
 
 /// A pod of an instance, as it is kept.
@@ -61,24 +75,41 @@ pub(crate) fn pod(pod: &Pod) -> Option<Entry<PodView>> {
     let status = pod.status.as_ref();
     let annotations = pod.metadata.annotations.as_ref();
     let labels = pod.metadata.labels.as_ref();
-    let container = status.and_then(|s| s.container_statuses.as_ref()).and_then(|all| named(all));
-    let config_maps = spec.and_then(|s| s.volumes.as_ref()).into_iter().flatten().filter_map(|v| v.config_map.as_ref());
+    let container = status
+        .and_then(|s| s.container_statuses.as_ref())
+        .and_then(|all| named(all));
+    let config_maps = spec
+        .and_then(|s| s.volumes.as_ref())
+        .into_iter()
+        .flatten()
+        .filter_map(|v| v.config_map.as_ref());
     let config_prefix = format!("{}-config-", cluster.name);
     let value = PodView {
         uid: pod.metadata.uid.clone()?,
         ip: status.and_then(|s| s.pod_ip.clone()).filter(|ip| !ip.is_empty()),
         node: spec.and_then(|s| s.node_name.clone()).filter(|node| !node.is_empty()),
         zone: labels.and_then(|l| l.get(ZONE_LABEL)).cloned(),
-        phase: status.and_then(|s| s.phase.clone()).unwrap_or_else(|| "Pending".to_owned()),
+        phase: status
+            .and_then(|s| s.phase.clone())
+            .unwrap_or_else(|| "Pending".to_owned()),
         ready: is_ready(pod),
         deleting: pod.metadata.deletion_timestamp.is_some(),
         template: annotations.and_then(|a| a.get(ANNOTATION_TEMPLATE)).cloned(),
-        config_map: config_maps.map(|c| c.name.clone()).find(|name| name.starts_with(&config_prefix)),
-        image: spec.and_then(|s| s.containers.iter().find(|c| c.name == MYSQL_CONTAINER)).and_then(|c| c.image.clone()),
+        config_map: config_maps
+            .map(|c| c.name.clone())
+            .find(|name| name.starts_with(&config_prefix)),
+        image: spec
+            .and_then(|s| s.containers.iter().find(|c| c.name == MYSQL_CONTAINER))
+            .and_then(|c| c.image.clone()),
         trouble: trouble(pod),
         restarts: container.map_or(0, |c| c.restart_count),
     };
-    Some(Entry { cluster, name, version: Version::of(&pod.metadata), value })
+    Some(Entry {
+        cluster,
+        name,
+        version: Version::of(&pod.metadata),
+        value,
+    })
 }
 
 fn named(statuses: &[ContainerStatus]) -> Option<&ContainerStatus> {
@@ -87,31 +118,47 @@ fn named(statuses: &[ContainerStatus]) -> Option<&ContainerStatus> {
 
 fn is_ready(pod: &Pod) -> bool {
     let conditions = pod.status.as_ref().and_then(|s| s.conditions.as_ref());
-    conditions.into_iter().flatten().any(|c| c.type_ == "Ready" && c.status == "True")
+    conditions
+        .into_iter()
+        .flatten()
+        .any(|c| c.type_ == "Ready" && c.status == "True")
 }
 
 /// Why a pod does not run, in the kubelet's or the scheduler's words.
 fn trouble(pod: &Pod) -> Option<String> {
     let status = pod.status.as_ref()?;
-    let unscheduled = status.conditions.iter().flatten().find(|c| c.type_ == "PodScheduled" && c.status == "False");
+    let unscheduled = status
+        .conditions
+        .iter()
+        .flatten()
+        .find(|c| c.type_ == "PodScheduled" && c.status == "False");
     if let Some(condition) = unscheduled {
         return Some(sentence(condition.reason.as_deref(), condition.message.as_deref()));
     }
     let init = status.init_container_statuses.iter().flatten();
-    init.chain(status.container_statuses.iter().flatten()).find_map(|container| {
-        let waiting = container.state.as_ref()?.waiting.as_ref()?;
-        let reason = waiting.reason.as_deref()?;
-        if matches!(reason, "PodInitializing" | "ContainerCreating") {
-            return None;
-        }
-        let mut text = format!("{}: {}", container.name, sentence(Some(reason), waiting.message.as_deref()));
-        if let Some(ended) = container.last_state.as_ref().and_then(|state| state.terminated.as_ref()) {
-            let message = ended.message.as_deref().map(str::trim).filter(|m| !m.is_empty());
-            let message = message.map(|m| format!(": {m}")).unwrap_or_default();
-            text.push_str(&format!(" (exit code {}{message})", ended.exit_code));
-        }
-        Some(text)
-    })
+    init.chain(status.container_statuses.iter().flatten())
+        .find_map(|container| {
+            let waiting = container.state.as_ref()?.waiting.as_ref()?;
+            let reason = waiting.reason.as_deref()?;
+            if matches!(reason, "PodInitializing" | "ContainerCreating") {
+                return None;
+            }
+            let mut text = format!(
+                "{}: {}",
+                container.name,
+                sentence(Some(reason), waiting.message.as_deref())
+            );
+            if let Some(ended) = container
+                .last_state
+                .as_ref()
+                .and_then(|state| state.terminated.as_ref())
+            {
+                let message = ended.message.as_deref().map(str::trim).filter(|m| !m.is_empty());
+                let message = message.map(|m| format!(": {m}")).unwrap_or_default();
+                text.push_str(&format!(" (exit code {}{message})", ended.exit_code));
+            }
+            Some(text)
+        })
 }
 
 fn sentence(reason: Option<&str>, message: Option<&str>) -> String {
@@ -125,18 +172,35 @@ fn sentence(reason: Option<&str>, message: Option<&str>) -> String {
 /// A claim of an instance, as it is kept; by the name of its instance.
 pub(crate) fn claim(claim: &PersistentVolumeClaim) -> Option<Entry<ClaimView>> {
     let cluster = cluster_of(&claim.metadata)?;
-    let name = claim.metadata.name.as_deref()?.strip_prefix(CLAIM_TEMPLATE)?.strip_prefix('-')?.to_owned();
+    let name = claim
+        .metadata
+        .name
+        .as_deref()?
+        .strip_prefix(CLAIM_TEMPLATE)?
+        .strip_prefix('-')?
+        .to_owned();
     ordinal(&cluster.name, &name)?;
-    let requests = claim.spec.as_ref().and_then(|s| s.resources.as_ref()).and_then(|r| r.requests.as_ref());
+    let requests = claim
+        .spec
+        .as_ref()
+        .and_then(|s| s.resources.as_ref())
+        .and_then(|r| r.requests.as_ref());
     let status = claim.status.as_ref();
     let value = ClaimView {
         uid: claim.metadata.uid.clone()?,
-        phase: status.and_then(|s| s.phase.clone()).unwrap_or_else(|| "Pending".to_owned()),
+        phase: status
+            .and_then(|s| s.phase.clone())
+            .unwrap_or_else(|| "Pending".to_owned()),
         requested: requests.and_then(storage),
         capacity: status.and_then(|s| s.capacity.as_ref()).and_then(storage),
         deleting: claim.metadata.deletion_timestamp.is_some(),
     };
-    Some(Entry { cluster, name, version: Version::of(&claim.metadata), value })
+    Some(Entry {
+        cluster,
+        name,
+        version: Version::of(&claim.metadata),
+        value,
+    })
 }
 
 type Quantities = BTreeMap<String, k8s_openapi::apimachinery::pkg::api::resource::Quantity>;
@@ -147,7 +211,9 @@ fn storage(quantities: &Quantities) -> Option<u64> {
 
 /// Bytes of a Kubernetes quantity; fractions are rounded up.
 fn bytes(quantity: &str) -> Option<u64> {
-    let split = quantity.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(quantity.len());
+    let split = quantity
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(quantity.len());
     let (number, suffix) = quantity.split_at(split);
     let (factor, divisor): (u128, u128) = match suffix {
         "" => (1, 1),
@@ -174,7 +240,12 @@ fn bytes(quantity: &str) -> Option<u64> {
 pub(crate) fn secret(secret: Secret) -> Option<Entry<Redacted>> {
     let cluster = cluster_of(&secret.metadata)?;
     let (name, version) = (secret.metadata.name.clone()?, Version::of(&secret.metadata));
-    Some(Entry { cluster, name, version, value: secret_data::redact(secret) })
+    Some(Entry {
+        cluster,
+        name,
+        version,
+        value: secret_data::redact(secret),
+    })
 }
 
 /// A warning of Kubernetes about something of a cluster that is known; `known` tells whether it is.
@@ -185,7 +256,12 @@ pub(crate) fn warning(event: &Event, known: impl Fn(&ClusterName) -> bool) -> Op
     let owner = match kind {
         "StatefulSet" => name,
         "Pod" => name.rsplit_once('-')?.0,
-        "PersistentVolumeClaim" => name.strip_prefix(CLAIM_TEMPLATE)?.strip_prefix('-')?.rsplit_once('-')?.0,
+        "PersistentVolumeClaim" => {
+            name.strip_prefix(CLAIM_TEMPLATE)?
+                .strip_prefix('-')?
+                .rsplit_once('-')?
+                .0
+        }
         _ => return None,
     };
     let cluster = ClusterName::new(namespace, owner);
@@ -198,11 +274,20 @@ pub(crate) fn warning(event: &Event, known: impl Fn(&ClusterName) -> bool) -> Op
         message: event.message.clone().unwrap_or_default(),
         at: seen_at(event),
     };
-    Some(Entry { cluster, name: event.metadata.name.clone()?, version: Version::of(&event.metadata), value })
+    Some(Entry {
+        cluster,
+        name: event.metadata.name.clone()?,
+        version: Version::of(&event.metadata),
+        value,
+    })
 }
 
 fn seen_at(event: &Event) -> Timestamp {
-    let series = event.series.as_ref().and_then(|s| s.last_observed_time.as_ref()).map(|t| t.0);
+    let series = event
+        .series
+        .as_ref()
+        .and_then(|s| s.last_observed_time.as_ref())
+        .map(|t| t.0);
     let last = event.last_timestamp.as_ref().map(|t| t.0);
     let first = event.event_time.as_ref().map(|t| t.0);
     series.or(last).or(first).unwrap_or(Timestamp::UNIX_EPOCH)
@@ -257,11 +342,20 @@ mod tests {
         }))
         .unwrap();
         let entry = pod(&object).unwrap();
-        assert_eq!((entry.cluster, entry.name.as_str()), (ClusterName::new("db", "shop"), "shop-0"));
+        assert_eq!(
+            (entry.cluster, entry.name.as_str()),
+            (ClusterName::new("db", "shop"), "shop-0")
+        );
         let view = entry.value;
-        assert_eq!(view.trouble.as_deref(), Some("mysql: CrashLoopBackOff: back-off (exit code 1: unknown variable)"));
+        assert_eq!(
+            view.trouble.as_deref(),
+            Some("mysql: CrashLoopBackOff: back-off (exit code 1: unknown variable)")
+        );
         assert_eq!(view.config_map.as_deref(), Some("shop-config-1a2b3c4d"));
-        assert_eq!((view.restarts, view.ready, view.ip.as_deref()), (3, false, Some("10.0.0.7")));
+        assert_eq!(
+            (view.restarts, view.ready, view.ip.as_deref()),
+            (3, false, Some("10.0.0.7"))
+        );
     }
 
     #[test]
@@ -272,7 +366,10 @@ mod tests {
                 {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes"}]}
         }))
         .unwrap();
-        assert_eq!(pod(&object).unwrap().value.trouble.as_deref(), Some("Unschedulable: 0/3 nodes"));
+        assert_eq!(
+            pod(&object).unwrap().value.trouble.as_deref(),
+            Some("Unschedulable: 0/3 nodes")
+        );
     }
 
     #[test]

@@ -74,8 +74,11 @@ pub(crate) struct Watches {
 
 /// Starts every watch, in these namespaces or, without any, in all.
 pub(crate) fn start(client: &Client, namespaces: &[String], listeners: &Listeners) -> Watches {
-    let scopes: Vec<Option<String>> =
-        if namespaces.is_empty() { vec![None] } else { namespaces.iter().cloned().map(Some).collect() };
+    let scopes: Vec<Option<String>> = if namespaces.is_empty() {
+        vec![None]
+    } else {
+        namespaces.iter().cloned().map(Some).collect()
+    };
     let watches = scopes.len();
     let built = kinds::BUILT.into_iter().filter(|kind| *kind != ObjectKind::Secret);
     let world = World {
@@ -86,7 +89,11 @@ pub(crate) fn start(client: &Client, namespaces: &[String], listeners: &Listener
         objects: built.map(|kind| (kind, Index::new(watches))).collect(),
         warnings: Index::new(watches),
     };
-    let starter = Starter { client: client.clone(), listeners: listeners.clone(), world: world.clone() };
+    let starter = Starter {
+        client: client.clone(),
+        listeners: listeners.clone(),
+        world: world.clone(),
+    };
     let tasks = scopes.into_iter().flat_map(|scope| starter.scope(scope)).collect();
     Watches { world, _tasks: tasks }
 }
@@ -102,15 +109,19 @@ impl Starter {
         let ours = || Config::default().labels(views::MANAGED);
         let mut tasks = vec![self.clusters(scope.as_deref())];
         let pods = self.api::<DeserializeGuard<Pod>>(scope.as_deref());
-        tasks.push(self.index(&self.world.pods, pods, ours(), scope.clone(), |pod| views::pod(&readable("Pod", pod)?)));
+        tasks.push(self.index(&self.world.pods, pods, ours(), scope.clone(), |pod| {
+            views::pod(&readable("Pod", pod)?)
+        }));
         let claims = self.api::<DeserializeGuard<PersistentVolumeClaim>>(scope.as_deref());
         tasks.push(self.index(&self.world.claims, claims, ours(), scope.clone(), |claim| {
             views::claim(&readable("PersistentVolumeClaim", claim)?)
         }));
         let secrets = self.api::<DeserializeGuard<Secret>>(scope.as_deref());
-        tasks.push(self.index(&self.world.secrets, secrets, ours(), scope.clone(), |secret| {
-            views::secret(readable("Secret", secret)?)
-        }));
+        tasks.push(
+            self.index(&self.world.secrets, secrets, ours(), scope.clone(), |secret| {
+                views::secret(readable("Secret", secret)?)
+            }),
+        );
         for (kind, index) in &self.world.objects {
             let api = self.dynamic(scope.as_deref(), &kinds::resource(*kind));
             tasks.push(self.index_with(index, api, ours(), scope.clone(), kinds::resource(*kind), views::object));
@@ -173,7 +184,11 @@ impl Starter {
         let mut writer = Writer::new(index.clone(), scope);
         let listeners = self.listeners.clone();
         let world = self.world.clone();
-        let events = patient(watcher(api, config), resource.kind.clone(), Arc::clone(&listeners.metrics));
+        let events = patient(
+            watcher(api, config),
+            resource.kind.clone(),
+            Arc::clone(&listeners.metrics),
+        );
         AbortOnDropHandle::new(tokio::spawn(async move {
             // What belongs to no known cluster is told to nobody, and warnings about it are not even kept.
             world.clusters.ready().await;
@@ -217,12 +232,22 @@ fn tell(world: &World, listeners: &Listeners, cluster: &ClusterName) {
     if world.clusters.get(cluster).is_none() {
         return;
     }
-    let ca = world.secrets.get(cluster, &Names::new(&cluster.namespace, &cluster.name).ca_secret());
-    let bundle = ca.as_ref().and_then(|secret| secret.public.get(secret_data::CA_CRT).or(secret.public.get(TLS_CRT)));
+    let ca = world
+        .secrets
+        .get(cluster, &Names::new(&cluster.namespace, &cluster.name).ca_secret());
+    let bundle = ca
+        .as_ref()
+        .and_then(|secret| secret.public.get(secret_data::CA_CRT).or(secret.public.get(TLS_CRT)));
     listeners.pool.trust(cluster, bundle.map(String::as_str));
     let pods = world.pods.of(cluster).into_iter().filter_map(|(name, pod)| {
         let ip = pod.ip.as_deref()?.parse().ok()?;
-        Some((InstanceName(name), PodAddress { uid: pod.uid.clone(), ip }))
+        Some((
+            InstanceName(name),
+            PodAddress {
+                uid: pod.uid.clone(),
+                ip,
+            },
+        ))
     });
     listeners.pool.set_pods(cluster, &pods.collect());
     listeners.triggers.poke(cluster);
@@ -242,7 +267,11 @@ where
             Ok(event) => Some(event),
             Err(error) => {
                 metrics.watch_error(&kind);
-                tracing::warn!(kind, error = crate::error::chain(&error), "watch failed; it is tried again");
+                tracing::warn!(
+                    kind,
+                    error = crate::error::chain(&error),
+                    "watch failed; it is tried again"
+                );
                 None
             }
         };
@@ -258,7 +287,10 @@ fn backoff() -> impl Backoff {
         .with_max_delay(Duration::from_secs(10))
         .with_jitter()
         .without_max_times();
-    Steady(ResetTimerBackoff::new(ExponentialBackoff::from(delays), Duration::from_secs(20)))
+    Steady(ResetTimerBackoff::new(
+        ExponentialBackoff::from(delays),
+        Duration::from_secs(20),
+    ))
 }
 
 /// A backoff that only its own timer resets.

@@ -20,7 +20,12 @@ impl Executor<'_> {
     pub(super) async fn apply(&self, desired: &Desired) -> Result<(), ExecuteError> {
         let key = &desired.key;
         let wish = hash(&desired.value);
-        let seen = self.observed.objects.get(key).filter(|view| view.ours).map(|view| view.uid.clone());
+        let seen = self
+            .observed
+            .objects
+            .get(key)
+            .filter(|view| view.ours)
+            .map(|view| view.uid.clone());
         match self.context.memories.may_apply(self.cluster, key, wish, seen.is_some()) {
             May::Apply => {}
             May::NotYet | May::Contested => return Ok(()),
@@ -41,7 +46,10 @@ impl Executor<'_> {
     async fn apply_now(&self, desired: &Desired, seen: Option<String>) -> Result<DynamicObject, ExecuteError> {
         let key = &desired.key;
         let attempt = || format!("apply {:?} {}", key.kind, key.name);
-        let objects = self.context.requests.dynamic(&self.cluster.namespace, &kinds::resource(key.kind));
+        let objects = self
+            .context
+            .requests
+            .dynamic(&self.cluster.namespace, &kinds::resource(key.kind));
         // What is not in the index may exist all the same: not ours, or not told yet.
         let uid = match seen {
             Some(uid) => Some(uid),
@@ -61,13 +69,26 @@ impl Executor<'_> {
     /// uid of the object as the API server has it now, if it is ours; `None` if there is none.
     async fn existing(&self, key: &ObjectKey) -> Result<Option<String>, ExecuteError> {
         let attempt = || format!("apply {:?} {}", key.kind, key.name);
-        let objects = self.context.requests.dynamic(&self.cluster.namespace, &kinds::resource(key.kind));
-        let found = objects.get(&key.name).await.map_err(|error| ExecuteError::kube(attempt(), error))?;
+        let objects = self
+            .context
+            .requests
+            .dynamic(&self.cluster.namespace, &kinds::resource(key.kind));
+        let found = objects
+            .get(&key.name)
+            .await
+            .map_err(|error| ExecuteError::kube(attempt(), error))?;
         match found {
             None => Ok(None),
             Some(object) if is_ours(&object, self.cluster, &self.uid) => Ok(object.metadata.uid),
             Some(object) => {
-                self.context.memories.foreign(self.cluster, key, view(&object, false, false));
+                // With our label it is what a former cluster of this name left behind, and its end will be told.
+                if views::cluster_of(&object.metadata).is_some_and(|owner| owner == *self.cluster) {
+                    self.keep(key.kind, object);
+                } else {
+                    self.context
+                        .memories
+                        .foreign(self.cluster, key, view(&object, false, false));
+                }
                 Err(ExecuteError::Foreign { attempt: attempt() })
             }
         }

@@ -35,7 +35,12 @@ impl Executor<'_> {
         let attempt = format!("sign the certificate in Secret {name}");
         let (ca, bundle) = self.cluster_ca(&attempt).await?;
         let uri = layout::instance_uri(&self.cluster.namespace, &self.cluster.name);
-        let subject = Subject { common_name: &self.cluster.name, dns_names, uri: &uri, server: true };
+        let subject = Subject {
+            common_name: &self.cluster.name,
+            dns_names,
+            uri: &uri,
+            server: true,
+        };
         let now = self.context.platform.now();
         let pair = pki::issue(&ca, &subject, now, lifetime).map_err(|e| pki_error(&attempt, e))?;
         let existing = self.own_secret(&name, &attempt).await?;
@@ -52,7 +57,10 @@ impl Executor<'_> {
         let attempt = format!("write the CAs in Secret {name}");
         let (_, cluster_bundle) = self.cluster_ca(&attempt).await?;
         let operator = self.context.identity.current();
-        let bundle = pki::bundle([operator.ca_bundle.as_str(), &cluster_bundle], self.context.platform.now());
+        let bundle = pki::bundle(
+            [operator.ca_bundle.as_str(), &cluster_bundle],
+            self.context.platform.now(),
+        );
         let existing = self.own_secret(&name, &attempt).await?;
         let mut secret = existing.clone().unwrap_or_else(|| self.new_secret(&name, true));
         secret_data::set_text(&mut secret, CA_CRT, &bundle);
@@ -74,5 +82,8 @@ impl Executor<'_> {
 }
 
 fn pki_error(attempt: &str, source: PkiError) -> ExecuteError {
-    ExecuteError::Pki { attempt: attempt.to_owned(), source }
+    ExecuteError::Pki {
+        attempt: attempt.to_owned(),
+        source,
+    }
 }

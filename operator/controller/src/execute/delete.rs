@@ -18,11 +18,20 @@ impl Executor<'_> {
     ) -> Result<(), ExecuteError> {
         let attempt = || format!("delete the pod {instance}");
         let pods = self.context.requests.typed::<Pod>(&self.cluster.namespace);
-        let seen = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
-        if pods.delete(&instance.0, seen).await.map_err(|error| ExecuteError::kube(attempt(), error))? {
+        let seen = Preconditions {
+            uid: Some(uid.to_owned()),
+            resource_version: None,
+        };
+        if pods
+            .delete(&instance.0, seen)
+            .await
+            .map_err(|error| ExecuteError::kube(attempt(), error))?
+        {
             tracing::info!(%instance, reason, "deleted a pod");
             let note = format!("{instance} is restarted: {reason}");
-            self.context.events.publish(&self.object, Line::normal("RestartInstance", "Delete", note));
+            self.context
+                .events
+                .publish(&self.object, Line::normal("RestartInstance", "Delete", note));
         }
         Ok(())
     }
@@ -34,10 +43,19 @@ impl Executor<'_> {
         resource_version: &str,
     ) -> Result<(), ExecuteError> {
         let attempt = || format!("delete {:?} {}", key.kind, key.name);
-        let objects = self.context.requests.dynamic(&self.cluster.namespace, &kinds::resource(key.kind));
-        let seen =
-            Preconditions { uid: Some(uid.to_owned()), resource_version: Some(resource_version.to_owned()) };
-        if objects.delete(&key.name, seen).await.map_err(|error| ExecuteError::kube(attempt(), error))? {
+        let objects = self
+            .context
+            .requests
+            .dynamic(&self.cluster.namespace, &kinds::resource(key.kind));
+        let seen = Preconditions {
+            uid: Some(uid.to_owned()),
+            resource_version: Some(resource_version.to_owned()),
+        };
+        if objects
+            .delete(&key.name, seen)
+            .await
+            .map_err(|error| ExecuteError::kube(attempt(), error))?
+        {
             tracing::info!(kind = ?key.kind, name = key.name, "deleted an object that is not wanted any more");
         }
         Ok(())

@@ -77,12 +77,20 @@ impl ExecuteError {
         }
     }
 
+    /// The API server was not reached, or did not answer.
+    fn is_unreachable(&self) -> bool {
+        matches!(self, Self::Kube { source, .. } if class::failure(source) == class::Failure::Network)
+    }
+
     pub(crate) fn kube(attempt: impl Into<String>, source: kube::Error) -> Self {
         let attempt = attempt.into();
         if class::is_conflict(&source) {
             Self::Lost { attempt }
         } else {
-            Self::Kube { attempt, source: Box::new(source) }
+            Self::Kube {
+                attempt,
+                source: Box::new(source),
+            }
         }
     }
 }
@@ -113,7 +121,13 @@ impl<'a> Executor<'a> {
         object: MySQLCluster,
         observed: &'a Observed,
     ) -> Self {
-        Self { context, cluster, uid: object.uid().unwrap_or_default(), observed, object }
+        Self {
+            context,
+            cluster,
+            uid: object.uid().unwrap_or_default(),
+            observed,
+            object,
+        }
     }
 
     /// Carries the actions out in order. An error is a record that was not made: nothing after it was done.
@@ -131,20 +145,31 @@ impl<'a> Executor<'a> {
                     continue;
                 }
                 Action::Apply(desired) => self.apply(&desired).await,
-                Action::GeneratePasswords { secret, keys, fixed, owned } => {
-                    self.generate_passwords(&secret, &keys, &fixed, owned).await
-                }
+                Action::GeneratePasswords {
+                    secret,
+                    keys,
+                    fixed,
+                    owned,
+                } => self.generate_passwords(&secret, &keys, &fixed, owned).await,
                 Action::CreateCa { owned } => self.create_ca(owned).await,
                 Action::IssueServerCertificate { dns_names, lifetime } => {
                     self.issue_server_certificate(&dns_names, lifetime).await
                 }
                 Action::WriteClientCa => self.write_client_ca().await,
                 Action::DeletePod { instance, uid, reason } => self.delete_pod(&instance, &uid, &reason).await,
-                Action::DeleteObject { key, uid, resource_version } => {
-                    self.delete_object(&key, &uid, &resource_version).await
-                }
+                Action::DeleteObject {
+                    key,
+                    uid,
+                    resource_version,
+                } => self.delete_object(&key, &uid, &resource_version).await,
             };
-            execution.failures.extend(done.err());
+            let Err(error) = done else { continue };
+            // Nobody answers: the rest would only keep the next pass waiting.
+            let unreachable = error.is_unreachable();
+            execution.failures.push(error);
+            if unreachable {
+                break;
+            }
         }
         Ok(execution)
     }

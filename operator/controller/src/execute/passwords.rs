@@ -21,8 +21,11 @@ pub(crate) fn password(entropy: &dyn Entropy) -> SecretString {
     loop {
         let mut bytes = [0_u8; LENGTH];
         entropy.fill(&mut bytes);
-        let text: String =
-            bytes.iter().filter_map(|byte| ALPHABET.get(usize::from(byte & 63))).map(|c| char::from(*c)).collect();
+        let text: String = bytes
+            .iter()
+            .filter_map(|byte| ALPHABET.get(usize::from(byte & 63)))
+            .map(|c| char::from(*c))
+            .collect();
         let plain = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
         let classes: [fn(char) -> bool; 4] = [
             |c| c.is_ascii_uppercase(),
@@ -67,11 +70,16 @@ impl Executor<'_> {
     /// A Secret of this cluster as the API server has it now. One of that name that is not ours is an error.
     pub(super) async fn own_secret(&self, name: &str, attempt: &str) -> Result<Option<Secret>, ExecuteError> {
         let secrets = self.context.requests.typed::<Secret>(&self.cluster.namespace);
-        let found = secrets.get(name).await.map_err(|error| ExecuteError::kube(attempt, error))?;
+        let found = secrets
+            .get(name)
+            .await
+            .map_err(|error| ExecuteError::kube(attempt, error))?;
         match found {
             Some(secret) if !self.is_own_secret(&secret) => {
                 self.remember_foreign_secret(name, &secret);
-                Err(ExecuteError::Foreign { attempt: attempt.to_owned() })
+                Err(ExecuteError::Foreign {
+                    attempt: attempt.to_owned(),
+                })
             }
             found => Ok(found),
         }
@@ -83,8 +91,16 @@ impl Executor<'_> {
     }
 
     fn remember_foreign_secret(&self, name: &str, secret: &Secret) {
+        // With our label it is what a former cluster of this name left behind, and its end will be told.
+        if crate::views::cluster_of(&secret.metadata).is_some_and(|owner| owner == *self.cluster) {
+            self.keep_secret(secret.clone());
+            return;
+        }
         use mainstay_core::observed::{ObjectKey, ObjectKind, ObjectView};
-        let key = ObjectKey { kind: ObjectKind::Secret, name: name.to_owned() };
+        let key = ObjectKey {
+            kind: ObjectKind::Secret,
+            name: name.to_owned(),
+        };
         let redacted = secret_data::redact(secret.clone());
         let view = ObjectView {
             uid: redacted.uid,
@@ -100,7 +116,11 @@ impl Executor<'_> {
     pub(super) fn new_secret(&self, name: &str, owned: bool) -> Secret {
         let mut secret = secret_data::named(&self.cluster.namespace, name);
         secret.metadata.labels = Some(self.names().labels());
-        secret.metadata.owner_references = if owned { self.owner_reference().map(|owner| vec![owner]) } else { None };
+        secret.metadata.owner_references = if owned {
+            self.owner_reference().map(|owner| vec![owner])
+        } else {
+            None
+        };
         secret
     }
 
@@ -132,7 +152,13 @@ fn uri(secret: &Secret) -> Option<SecretString> {
     let password = secret_data::secret(secret, "password")?;
     let database = part("database").unwrap_or_default();
     let (user, database) = (escape(&user), escape(&database));
-    Some(format!("mysql://{user}:{}@{host}:{port}/{database}", escape(password.expose_secret())).into())
+    Some(
+        format!(
+            "mysql://{user}:{}@{host}:{port}/{database}",
+            escape(password.expose_secret())
+        )
+        .into(),
+    )
 }
 
 /// Percent-encodes everything but the unreserved characters of RFC 3986; a person may have chosen the value.
@@ -159,7 +185,10 @@ mod tests {
             let password = password(&SystemEntropy);
             let text = password.expose_secret();
             assert_eq!(text.len(), 32);
-            assert!(text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '.'), "{text}");
+            assert!(
+                text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '.'),
+                "{text}"
+            );
             assert_eq!(escape(text), text);
         }
     }
@@ -167,12 +196,20 @@ mod tests {
     #[test]
     fn a_uri_escapes_what_a_person_chose() {
         let mut secret = secret_data::named("db", "shop-app");
-        for (key, value) in [("username", "app"), ("host", "shop-primary.db.svc"), ("port", "3306"), ("database", "app")] {
+        for (key, value) in [
+            ("username", "app"),
+            ("host", "shop-primary.db.svc"),
+            ("port", "3306"),
+            ("database", "app"),
+        ] {
             secret_data::set_text(&mut secret, key, value);
         }
         assert!(uri(&secret).is_none(), "no password yet");
         secret_data::set_text(&mut secret, "password", "a@b:/?%");
         let uri = uri(&secret).unwrap();
-        assert_eq!(uri.expose_secret(), "mysql://app:a%40b%3A%2F%3F%25@shop-primary.db.svc:3306/app");
+        assert_eq!(
+            uri.expose_secret(),
+            "mysql://app:a%40b%3A%2F%3F%25@shop-primary.db.svc:3306/app"
+        );
     }
 }

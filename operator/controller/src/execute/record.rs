@@ -20,7 +20,10 @@ impl Executor<'_> {
         let status = status::record(&previous, &record.rules);
         self.object = write_status(self.context, self.cluster, &self.object, status).await?;
         tracing::info!(epoch = record.rules.epoch, reason = record.reason, "{}", record.message);
-        self.context.events.publish(&self.object, Line::normal(record.reason, "Record", record.message.clone()));
+        self.context.events.publish(
+            &self.object,
+            Line::normal(record.reason, "Record", record.message.clone()),
+        );
         Ok(())
     }
 }

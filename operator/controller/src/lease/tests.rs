@@ -1,11 +1,17 @@
 use std::sync::Mutex;
 
 use super::*;
-use crate::testing::{FixedClock, Fake, requests};
+use crate::testing::{Fake, FixedClock, requests};
 
 fn lease(fake: &Fake, identity: &str) -> Lease {
     let timings = LeaseTimings::default();
-    Lease::new(requests(fake), "ops".to_owned(), identity.to_owned(), timings, Arc::new(FixedClock::default()))
+    Lease::new(
+        requests(fake),
+        "ops".to_owned(),
+        identity.to_owned(),
+        timings,
+        Arc::new(FixedClock::default()),
+    )
 }
 
 /// An API server that holds one Lease.

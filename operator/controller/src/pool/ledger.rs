@@ -44,7 +44,11 @@ pub(super) struct Standing {
 
 impl Ledgers {
     pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
-        Self { clock, seq: AtomicU64::new(0), instances: Mutex::default() }
+        Self {
+            clock,
+            seq: AtomicU64::new(0),
+            instances: Mutex::default(),
+        }
     }
 
     /// Counts a command as sent, before it is. Unless [`Sent::answered`] is called, it ends as given up.
@@ -56,7 +60,13 @@ impl Ledgers {
         entry.newest = entry.newest.max(pair);
         entry.open.push((pair, command));
         drop(entry);
-        Sent { ledger, clock: Arc::clone(&self.clock), pair, command, end: None }
+        Sent {
+            ledger,
+            clock: Arc::clone(&self.clock),
+            pair,
+            command,
+            end: None,
+        }
     }
 
     /// How an instance stands whose report carries this pair, which is that of the newest command that has ended there.
@@ -69,15 +79,22 @@ impl Ledgers {
     ) -> Standing {
         let key = (cluster.clone(), uid.to_owned(), instance.clone());
         let ledger = lock(&self.instances).get(&key).cloned();
-        ledger.map_or(Standing { settled: true, busy: None, answer: None }, |ledger| {
-            let ledger = lock(&ledger);
-            let all_answered = ledger.open.is_empty() && ledger.lost.is_none();
+        ledger.map_or(
             Standing {
-                settled: all_answered || reported >= ledger.newest,
-                busy: ledger.open.last().map(|(_, command)| *command),
-                answer: ledger.answer.as_ref().map(|(_, answer)| answer.clone()),
-            }
-        })
+                settled: true,
+                busy: None,
+                answer: None,
+            },
+            |ledger| {
+                let ledger = lock(&ledger);
+                let all_answered = ledger.open.is_empty() && ledger.lost.is_none();
+                Standing {
+                    settled: all_answered || reported >= ledger.newest,
+                    busy: ledger.open.last().map(|(_, command)| *command),
+                    answer: ledger.answer.as_ref().map(|(_, answer)| answer.clone()),
+                }
+            },
+        )
     }
 
     /// Forgets what was sent to a cluster that was deleted.
@@ -119,7 +136,9 @@ impl Sent {
 
 impl Drop for Sent {
     fn drop(&mut self) {
-        let end = self.end.take().unwrap_or_else(|| End::GivenUp { reason: "it was not waited for".to_owned() });
+        let end = self.end.take().unwrap_or_else(|| End::GivenUp {
+            reason: "it was not waited for".to_owned(),
+        });
         let mut ledger = lock(&self.ledger);
         ledger.open.retain(|(pair, _)| *pair != self.pair);
         let failure = match end {
@@ -134,7 +153,15 @@ impl Drop for Sent {
         };
         if ledger.answer.as_ref().is_none_or(|(pair, _)| *pair < self.pair) {
             let Busy { verb, epoch } = self.command;
-            ledger.answer = Some((self.pair, Answer { verb, epoch, at: self.clock.now(), failure }));
+            ledger.answer = Some((
+                self.pair,
+                Answer {
+                    verb,
+                    epoch,
+                    at: self.clock.now(),
+                    failure,
+                },
+            ));
         }
     }
 }
@@ -150,8 +177,14 @@ mod tests {
     use super::*;
     use crate::testing::FixedClock;
 
-    const FENCE: Busy = Busy { verb: VerbKind::Fence, epoch: 7 };
-    const ATTACH: Busy = Busy { verb: VerbKind::Attach, epoch: 7 };
+    const FENCE: Busy = Busy {
+        verb: VerbKind::Fence,
+        epoch: 7,
+    };
+    const ATTACH: Busy = Busy {
+        verb: VerbKind::Attach,
+        epoch: 7,
+    };
 
     struct World(Ledgers);
 
@@ -161,25 +194,45 @@ mod tests {
         }
 
         fn send(&self, command: Busy) -> Sent {
-            self.0.send(&ClusterName::new("db", "shop"), "uid", &InstanceName("shop-0".to_owned()), command)
+            self.0.send(
+                &ClusterName::new("db", "shop"),
+                "uid",
+                &InstanceName("shop-0".to_owned()),
+                command,
+            )
         }
 
         fn at(&self, reported: Pair) -> Standing {
-            self.0.standing(&ClusterName::new("db", "shop"), "uid", &InstanceName("shop-0".to_owned()), reported)
+            self.0.standing(
+                &ClusterName::new("db", "shop"),
+                "uid",
+                &InstanceName("shop-0".to_owned()),
+                reported,
+            )
         }
     }
 
     #[test]
     fn an_instance_is_settled_when_everything_was_answered() {
         let world = World::new();
-        assert_eq!(world.at((0, 0)), Standing { settled: true, busy: None, answer: None });
+        assert_eq!(
+            world.at((0, 0)),
+            Standing {
+                settled: true,
+                busy: None,
+                answer: None
+            }
+        );
         let sent = world.send(FENCE);
         assert!(!world.at((6, 9)).settled, "in flight");
         assert_eq!(world.at((6, 9)).busy, Some(FENCE));
         sent.answered(None);
         assert!(world.at((7, 1)).settled);
         assert_eq!(world.at((7, 1)).busy, None);
-        assert_eq!(world.at((7, 1)).answer.map(|a| (a.verb, a.failure)), Some((VerbKind::Fence, None)));
+        assert_eq!(
+            world.at((7, 1)).answer.map(|a| (a.verb, a.failure)),
+            Some((VerbKind::Fence, None))
+        );
     }
 
     #[test]
@@ -188,7 +241,10 @@ mod tests {
         world.send(FENCE).given_up("no answer".to_owned());
         assert!(!world.at((7, 0)).settled);
         assert!(world.at((7, 1)).settled);
-        assert_eq!(world.at((7, 0)).answer.and_then(|a| a.failure), Some("no answer".to_owned()));
+        assert_eq!(
+            world.at((7, 0)).answer.and_then(|a| a.failure),
+            Some("no answer".to_owned())
+        );
     }
 
     #[test]
@@ -203,7 +259,11 @@ mod tests {
         older.answered(Some("no".to_owned()));
         let standing = world.at((7, 3));
         assert!(!standing.settled);
-        assert_eq!(standing.answer.map(|a| a.verb), Some(VerbKind::Fence), "the newest, whichever ended last");
+        assert_eq!(
+            standing.answer.map(|a| a.verb),
+            Some(VerbKind::Fence),
+            "the newest, whichever ended last"
+        );
     }
 
     #[test]
@@ -223,7 +283,9 @@ mod tests {
         let world = World::new();
         drop(world.send(FENCE));
         let shop = ClusterName::new("db", "shop");
-        let other = world.0.standing(&shop, "new", &InstanceName("shop-0".to_owned()), (1, 2));
+        let other = world
+            .0
+            .standing(&shop, "new", &InstanceName("shop-0".to_owned()), (1, 2));
         assert!(other.settled);
         world.0.forget(&shop);
         assert!(world.at((0, 0)).settled);

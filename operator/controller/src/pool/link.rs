@@ -72,7 +72,10 @@ impl GrpcDialler {
     /// A dialler that shows this identity.
     #[must_use]
     pub fn new(identity: Identity) -> Self {
-        Self { identity, permits: Arc::new(Semaphore::new(DIALS)) }
+        Self {
+            identity,
+            permits: Arc::new(Semaphore::new(DIALS)),
+        }
     }
 }
 

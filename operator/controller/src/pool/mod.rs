@@ -102,7 +102,16 @@ impl Pool {
     pub fn new(dialler: Arc<dyn Dialler>, clock: Arc<dyn Clock>, triggers: Triggers) -> Self {
         let started = clock.now();
         let ledgers = Ledgers::new(Arc::clone(&clock));
-        Self { inner: Arc::new(Inner { dialler, clock, triggers, started, ledgers, clusters: Mutex::default() }) }
+        Self {
+            inner: Arc::new(Inner {
+                dialler,
+                clock,
+                triggers,
+                started,
+                ledgers,
+                clusters: Mutex::default(),
+            }),
+        }
     }
 
     /// Tells the CA by which the managers of a cluster are known; streams that exist stay.
@@ -126,8 +135,12 @@ impl Pool {
             return;
         }
         let entry = clusters.entry(cluster.clone()).or_default();
-        let went: Vec<InstanceName> =
-            entry.members.iter().filter(|(name, m)| pods.get(name) != Some(&m.pod)).map(|(n, _)| n.clone()).collect();
+        let went: Vec<InstanceName> = entry
+            .members
+            .iter()
+            .filter(|(name, m)| pods.get(name) != Some(&m.pod))
+            .map(|(n, _)| n.clone())
+            .collect();
         for name in went {
             entry.members.remove(&name);
             entry.gone.insert(name, now);
@@ -150,7 +163,9 @@ impl Pool {
     /// Whether a growing GTID set alone shall call a pass of this cluster.
     pub fn attend(&self, cluster: &ClusterName, attentive: bool) {
         if let Some(entry) = self.lock().get(cluster) {
-            entry.attentive.send_if_modified(|current| std::mem::replace(current, attentive) != attentive);
+            entry
+                .attentive
+                .send_if_modified(|current| std::mem::replace(current, attentive) != attentive);
         }
     }
 
@@ -159,11 +174,17 @@ impl Pool {
     pub fn reach(&self, cluster: &ClusterName, uid: &str, instance: &InstanceName) -> Reach {
         let clusters = self.lock();
         let Some(entry) = clusters.get(cluster) else {
-            return Reach::Unknown { since: self.inner.started, reason: "it has no pod".to_owned() };
+            return Reach::Unknown {
+                since: self.inner.started,
+                reason: "it has no pod".to_owned(),
+            };
         };
         let Some(member) = entry.members.get(instance) else {
             let since = entry.gone.get(instance).copied().unwrap_or(self.inner.started);
-            return Reach::Unknown { since, reason: "it has no pod with an address".to_owned() };
+            return Reach::Unknown {
+                since,
+                reason: "it has no pod with an address".to_owned(),
+            };
         };
         let mut reach = member.slot.reach();
         if let Reach::Heard(heard) = &mut reach {
@@ -184,12 +205,21 @@ impl Pool {
         command: &InstanceCommand,
     ) -> Result<Reply, CommandError> {
         let instance = &command.to.instance;
-        let slot = self.lock().get(cluster).and_then(|entry| entry.members.get(instance)).map(|m| Arc::clone(&m.slot));
+        let slot = self
+            .lock()
+            .get(cluster)
+            .and_then(|entry| entry.members.get(instance))
+            .map(|m| Arc::clone(&m.slot));
         let Some((slot, link)) = slot.and_then(|slot| slot.link().map(|link| (slot, link))) else {
-            return Err(CommandError::NotConnected { instance: instance.clone() });
+            return Err(CommandError::NotConnected {
+                instance: instance.clone(),
+            });
         };
         // From here on the command counts as sent; dropping this future leaves it given up.
-        let busy = Busy { verb: command.verb.kind(), epoch: command.epoch };
+        let busy = Busy {
+            verb: command.verb.kind(),
+            epoch: command.epoch,
+        };
         let sent = self.inner.ledgers.send(cluster, uid, instance, busy);
         let limit = command.deadline.saturating_add(COMMAND_MARGIN);
         let answer = tokio::time::timeout(limit, link.link.command(command.clone(), sent.seq())).await;
@@ -206,7 +236,10 @@ impl Pool {
             }
             Err(source) => {
                 sent.given_up(chain(&source));
-                Err(CommandError::Unanswered { instance: instance.clone(), source })
+                Err(CommandError::Unanswered {
+                    instance: instance.clone(),
+                    source,
+                })
             }
         };
         self.inner.triggers.poke(cluster);
@@ -227,7 +260,11 @@ impl Pool {
             ca: entry.ca.subscribe(),
             attentive: entry.attentive.subscribe(),
         };
-        Member { pod: pod.clone(), slot, _task: AbortOnDropHandle::new(tokio::spawn(session.run())) }
+        Member {
+            pod: pod.clone(),
+            slot,
+            _task: AbortOnDropHandle::new(tokio::spawn(session.run())),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<ClusterName, Cluster>> {

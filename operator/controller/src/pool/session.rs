@@ -64,7 +64,11 @@ impl Session {
                 } else {
                     tracing::debug!(reason = end.reason, "instance cannot be heard");
                 }
-                pause = if end.was_up { FIRST_PAUSE } else { pause.saturating_mul(2).min(LONGEST_PAUSE) };
+                pause = if end.was_up {
+                    FIRST_PAUSE
+                } else {
+                    pause.saturating_mul(2).min(LONGEST_PAUSE)
+                };
                 tokio::time::sleep(pause).await;
             }
         }

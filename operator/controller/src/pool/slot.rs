@@ -32,9 +32,19 @@ struct State {
 }
 
 enum Heardness {
-    Never { since: Timestamp, reason: String },
-    Now { report: Box<InstanceReport>, at: Timestamp },
-    Before { last: Box<InstanceReport>, since: Timestamp, reason: String },
+    Never {
+        since: Timestamp,
+        reason: String,
+    },
+    Now {
+        report: Box<InstanceReport>,
+        at: Timestamp,
+    },
+    Before {
+        last: Box<InstanceReport>,
+        since: Timestamp,
+        reason: String,
+    },
 }
 
 /// What a message changed.
@@ -50,8 +60,18 @@ pub(super) enum Change {
 
 impl Slot {
     pub(super) fn new(now: Timestamp) -> Self {
-        let heard = Heardness::Never { since: now, reason: "it has not answered yet".to_owned() };
-        Self { state: Mutex::new(State { session: 0, link: None, sequence: 0, heard }) }
+        let heard = Heardness::Never {
+            since: now,
+            reason: "it has not answered yet".to_owned(),
+        };
+        Self {
+            state: Mutex::new(State {
+                session: 0,
+                link: None,
+                sequence: 0,
+                heard,
+            }),
+        }
     }
 
     /// A connection is up.
@@ -71,15 +91,34 @@ impl Slot {
         state.link = None;
         let (heard, news) = match std::mem::replace(
             &mut state.heard,
-            Heardness::Never { since: Timestamp::UNIX_EPOCH, reason: String::new() },
+            Heardness::Never {
+                since: Timestamp::UNIX_EPOCH,
+                reason: String::new(),
+            },
         ) {
-            Heardness::Now { report, at } => {
-                (Heardness::Before { last: report, since: at, reason: reason.to_owned() }, true)
-            }
-            Heardness::Before { last, since, .. } => {
-                (Heardness::Before { last, since, reason: reason.to_owned() }, false)
-            }
-            Heardness::Never { since, .. } => (Heardness::Never { since, reason: reason.to_owned() }, false),
+            Heardness::Now { report, at } => (
+                Heardness::Before {
+                    last: report,
+                    since: at,
+                    reason: reason.to_owned(),
+                },
+                true,
+            ),
+            Heardness::Before { last, since, .. } => (
+                Heardness::Before {
+                    last,
+                    since,
+                    reason: reason.to_owned(),
+                },
+                false,
+            ),
+            Heardness::Never { since, .. } => (
+                Heardness::Never {
+                    since,
+                    reason: reason.to_owned(),
+                },
+                false,
+            ),
         };
         state.heard = heard;
         news
@@ -105,12 +144,23 @@ impl Slot {
         match &self.lock().heard {
             Heardness::Now { report, at } => {
                 let report = InstanceReport::clone(report);
-                Reach::Heard(Box::new(Heard { report, at: *at, settled: false, busy: None, answer: None }))
+                Reach::Heard(Box::new(Heard {
+                    report,
+                    at: *at,
+                    settled: false,
+                    busy: None,
+                    answer: None,
+                }))
             }
-            Heardness::Before { last, since, reason } => {
-                Reach::Silent { since: *since, reason: reason.clone(), last: Some(last.clone()) }
-            }
-            Heardness::Never { since, reason } => Reach::Unknown { since: *since, reason: reason.clone() },
+            Heardness::Before { last, since, reason } => Reach::Silent {
+                since: *since,
+                reason: reason.clone(),
+                last: Some(last.clone()),
+            },
+            Heardness::Never { since, reason } => Reach::Unknown {
+                since: *since,
+                reason: reason.clone(),
+            },
         }
     }
 
@@ -125,7 +175,10 @@ impl Slot {
             Heardness::Now { report: old, .. } => change(old, report),
             Heardness::Before { .. } | Heardness::Never { .. } => Change::State,
         };
-        state.heard = Heardness::Now { report: Box::new(report.clone()), at: now };
+        state.heard = Heardness::Now {
+            report: Box::new(report.clone()),
+            at: now,
+        };
         change
     }
 
@@ -148,6 +201,9 @@ fn change(old: &InstanceReport, new: &InstanceReport) -> Change {
         return Change::State;
     }
     // Ages and sizes alone are nobody's progress.
-    let moved = new.executed != old.executed || new.received != old.received || new.semi_sync != old.semi_sync || new.replication.lag != old.replication.lag;
+    let moved = new.executed != old.executed
+        || new.received != old.received
+        || new.semi_sync != old.semi_sync
+        || new.replication.lag != old.replication.lag;
     if moved { Change::Progress } else { Change::None }
 }
