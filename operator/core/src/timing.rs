@@ -34,6 +34,9 @@ pub struct Timing {
     pub unroute_primary: Duration,
     /// An election is told in detail when it lasts longer than this: a write of status would delay it.
     pub tell: Duration,
+    /// An open cluster is looked at this often although nothing was heard that calls for it: transactions that came from
+    /// nowhere show in nothing but positions, and these call no pass.
+    pub patrol: Duration,
     /// Deadline of a fence; when it passes the manager kills mysqld.
     pub fence: Duration,
     /// Deadline of the other short commands.
@@ -58,6 +61,7 @@ impl Default for Timing {
             unroute: Duration::from_secs(2),
             unroute_primary: Duration::from_secs(3),
             tell: Duration::from_secs(1),
+            patrol: Duration::from_secs(15),
             fence: Duration::from_millis(500),
             command: Duration::from_secs(5),
             opening: Duration::from_secs(5),

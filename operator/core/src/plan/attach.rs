@@ -40,7 +40,7 @@ fn attach(view: &View<'_>, seen: Seen<'_>, open: Seen<'_>, draft: &mut Draft) {
     let lost = !seen.report.set().contains(&open.report.purged);
     if lost || !seen.report.fully_applied() {
         // What it received is applied first (C3). What the primary purged it cannot get: it leaves, and is rebuilt.
-        if !view.fenced(seen) {
+        if !view.fenced(seen) || election::stands_still(seen) {
             election::fence(view, seen, draft);
         }
         let what = if lost { "to be dropped: the primary purged what it lacks" } else { "its relay log to be applied" };

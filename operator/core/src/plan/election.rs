@@ -96,7 +96,13 @@ fn catching_up(view: &View<'_>, preferred: Option<&MemberId>) -> bool {
 /// Whether an instance still has to be told that it is fenced under this epoch. One whose mysqld is down and that was
 /// told already starts read-only and detached by itself.
 fn needs_fence(view: &View<'_>, seen: Seen<'_>) -> bool {
-    !view.confirmed(seen) || (seen.running() && !view.held(seen))
+    !view.confirmed(seen) || (seen.running() && (!view.held(seen) || stands_still(seen)))
+}
+
+/// It has a relay log to apply, and its applier neither runs nor says why: a fence starts it.
+pub(crate) fn stands_still(seen: Seen<'_>) -> bool {
+    let replication = &seen.report.replication;
+    !seen.report.fully_applied() && !replication.applier_running && replication.applier_error.is_empty()
 }
 
 /// Fences one instance, if it is one that can be.

@@ -1,5 +1,6 @@
 //! Instances that come back, or are new: rule 7 of docs/failover.md, and "Add" of rule 1.
 
+use crate::action::VerbKind;
 use crate::observed::Mysqld;
 use crate::plan::draft::Draft;
 use crate::plan::{election, list, text};
@@ -40,7 +41,10 @@ fn judge_one<'a>(
     draft: &mut Draft,
 ) {
     if !view.fenced(seen) {
-        returning.on_the_way = true;
+        // One whose fence fails holds up nobody else.
+        let answer = seen.instance.heard().and_then(|heard| heard.answer.as_ref());
+        let fails = answer.is_some_and(|answer| answer.verb == VerbKind::Fence && answer.failure.is_some());
+        returning.on_the_way |= !fails;
         election::fence(view, seen, draft);
         return;
     }
@@ -52,6 +56,9 @@ fn judge_one<'a>(
     } else if !set.contains(&open.report.purged) {
         returning.rebuild.push((seen, format!("{} lacks what {} purged", seen.instance.name, open.instance.name)));
     } else if !seen.report.fully_applied() {
+        if election::stands_still(seen) {
+            election::fence(view, seen, draft);
+        }
         draft.wait(seen.instance.name.0.clone(), "its relay log to be applied");
     } else {
         returning.ready.push(seen);

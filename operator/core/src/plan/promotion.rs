@@ -16,7 +16,6 @@ pub(crate) fn plan(view: &View<'_>, winner: Seen<'_>, draft: &mut Draft) {
         draft.wait("election", format!("{} to stop following another candidate", winner.instance.name));
         return;
     }
-    attach(view, winner, draft);
     let followers = followers(view, winner);
     let have = count(followers.len());
     let wanted = wanted_followers(view, draft);
@@ -24,6 +23,7 @@ pub(crate) fn plan(view: &View<'_>, winner: Seen<'_>, draft: &mut Draft) {
         record(view, winner, followers, draft);
         return;
     }
+    attach(view, winner, draft);
     draft.wait("election", text::promotion(winner, have, wanted));
     let reachable = view.heard().filter(|seen| may_follow(view, *seen, winner)).count();
     if count(reachable) < view.rules.acks_required {

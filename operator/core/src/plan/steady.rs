@@ -11,6 +11,7 @@ use crate::view::{Seen, View};
 /// Of the changes of members and k at most one is recorded a pass, because each begins an epoch in which nothing is
 /// confirmed yet. Joining comes first: it is what makes the others possible.
 pub(crate) fn plan(view: &View<'_>, primary: &PrimaryRef, open: Seen<'_>, draft: &mut Draft) {
+    draft.look_in(view.timing.patrol);
     if switchover::due(view, open, draft) {
         return;
     }

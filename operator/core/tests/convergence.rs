@@ -1,0 +1,246 @@
+//! Scenarios in the small world, from declaration to a settled cluster.
+
+mod world;
+
+use std::time::Duration;
+
+use mainstay_core::rules::Phase;
+use world::World;
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn settled(seed: u64, replicas: i32) -> World {
+    let mut world = World::new(seed, replicas);
+    world.settle(MINUTE);
+    world
+}
+
+#[test]
+fn a_new_cluster_of_each_size_elects_its_first_primary() {
+    for replicas in [1, 3, 5, 7] {
+        let world = settled(1, replicas);
+        let rules = world.rules().unwrap();
+        assert_eq!(rules.phase, Phase::Open);
+        assert_eq!(rules.members.len(), usize::try_from(replicas).unwrap() - 1);
+        assert_eq!(rules.epoch, 1, "one election is enough");
+        assert_eq!(rules.primary.unwrap().id.instance.0, "shop-0");
+    }
+}
+
+/// A client kept writing all the time; nothing that was acknowledged is missing.
+fn complete(world: &World) {
+    let primary = world.open_primary().unwrap();
+    let has = world.node(primary).volume.as_ref().unwrap().offers();
+    assert!(has.contains(&world.acked));
+    assert!(world.acked.count() > 10, "the client did commit");
+}
+
+#[test]
+fn an_idle_cluster_is_not_written_to() {
+    let mut world = settled(2, 3);
+    world.run(Duration::from_secs(5));
+    let (writes, epoch) = (world.kubernetes.writes, world.rules().unwrap().epoch);
+    world.run(MINUTE);
+    assert_eq!(world.kubernetes.writes, writes);
+    // A new operator process finds nothing to do, and writes nothing, not even the epoch.
+    world.restart_operator(0);
+    world.run(MINUTE);
+    assert_eq!(world.kubernetes.writes, writes);
+    assert_eq!(world.rules().unwrap().epoch, epoch);
+}
+
+#[test]
+fn the_primary_is_replaced_when_its_node_dies() {
+    for seed in 0..10 {
+        let mut world = settled(seed, 3);
+        world.run(Duration::from_secs(15));
+        world.crash(0, Duration::from_secs(40));
+        let began = world.now;
+        world.until("another primary", Duration::from_secs(10), |w| w.open_primary().is_some_and(|p| p != 0));
+        let took = world.now.duration_since(began);
+        assert!(took.as_millis() < 5000, "{took:?}");
+        world.settle(Duration::from_secs(120));
+        complete(&world);
+    }
+}
+
+#[test]
+fn the_primary_is_replaced_when_its_mysqld_dies() {
+    for seed in 0..10 {
+        let mut world = settled(seed, 3);
+        world.run(Duration::from_secs(15));
+        world.kill_mysqld(0);
+        let began = world.now;
+        world.until("another primary", Duration::from_secs(10), |w| w.open_primary().is_some());
+        let took = world.now.duration_since(began);
+        assert!(took.as_millis() < 1500, "{took:?}");
+        world.settle(Duration::from_secs(120));
+        complete(&world);
+    }
+}
+
+#[test]
+fn a_leaving_primary_is_relieved_by_a_switchover() {
+    for seed in 0..10 {
+        let mut world = settled(seed, 3);
+        world.run(Duration::from_secs(5));
+        world.delete_pod(0, Duration::from_secs(20));
+        let began = world.now;
+        world.until("another primary", Duration::from_secs(10), |w| w.open_primary().is_some_and(|p| p != 0));
+        let took = world.now.duration_since(began);
+        assert!(took.as_millis() < 1500, "{took:?}");
+        world.settle(Duration::from_secs(120));
+        complete(&world);
+        if !world.rules().unwrap().rebuilds.is_empty() {
+            world.fail("the old primary joins as it is");
+        }
+    }
+}
+
+#[test]
+fn a_lost_volume_is_cloned_anew() {
+    for ordinal in 0..3 {
+        let mut world = settled(7, 3);
+        world.run(Duration::from_secs(12));
+        world.lose_volume(ordinal);
+        world.settle(Duration::from_secs(180));
+        complete(&world);
+        assert!(world.rules().unwrap().rebuilds.contains_key(&world.node(ordinal).name));
+    }
+}
+
+#[test]
+fn f05_everything_heals_that_broke_while_no_operator_was_there() {
+    for seed in 0..10 {
+        let mut world = settled(seed, 3);
+        world.run(Duration::from_secs(12));
+        world.operators[0].blind = true;
+        for ordinal in 0..3 {
+            world.kill_mysqld(ordinal);
+        }
+        let slices: Vec<_> = world.kubernetes.objects.keys().filter(|k| k.name.contains("primary")).cloned().collect();
+        for key in slices {
+            world.kubernetes.objects.remove(&key);
+        }
+        world.run(Duration::from_secs(10));
+        world.operators[0].blind = false;
+        world.restart_operator(0);
+        world.settle(MINUTE);
+        complete(&world);
+        assert_eq!(world.kubernetes.routed("shop-primary").len(), 1);
+    }
+}
+
+#[test]
+fn f17_everything_dies_at_once() {
+    for seed in 0..12 {
+        let mut world = settled(seed, 3);
+        world.settings.pace = 40;
+        world.run(Duration::from_secs(12));
+        let alive_late = usize::try_from(seed % 4).unwrap();
+        for ordinal in 0..3 {
+            let time = if ordinal == alive_late { 40 } else { 2 };
+            world.crash(ordinal, Duration::from_secs(time));
+        }
+        // One node kept down does not matter, whichever it is.
+        world.until("an open primary", Duration::from_secs(60), |w| w.open_primary().is_some());
+        world.settings.pace = 100;
+        world.settle(Duration::from_secs(600));
+        complete(&world);
+    }
+}
+
+#[test]
+fn f17_everything_dies_and_one_volume_is_gone() {
+    for seed in 0..9 {
+        let mut world = settled(seed, 3);
+        world.run(Duration::from_secs(12));
+        for ordinal in 0..3 {
+            world.crash(ordinal, Duration::from_secs(2));
+        }
+        world.lose_volume(usize::try_from(seed % 3).unwrap());
+        world.settle(Duration::from_secs(180));
+        complete(&world);
+    }
+}
+
+#[test]
+fn growing_and_shrinking_under_writes() {
+    let mut world = settled(3, 1);
+    for replicas in [3, 5, 3, 1] {
+        world.change_spec(|cluster| cluster.spec.replicas = replicas);
+        world.settle(Duration::from_secs(300));
+        let rules = world.rules().unwrap();
+        assert_eq!(rules.acks_required, u32::try_from(replicas / 2).unwrap());
+        assert_eq!(world.kubernetes.set_replicas(), u32::try_from(replicas).unwrap());
+        complete(&world);
+    }
+}
+
+#[test]
+fn an_instance_that_is_not_wanted_hands_over_before_it_goes() {
+    let mut world = settled(4, 3);
+    world.run(Duration::from_secs(12));
+    world.crash(0, Duration::from_secs(20));
+    world.settle(Duration::from_secs(120));
+    assert_ne!(world.open_primary(), Some(0));
+    world.change_spec(|cluster| cluster.spec.replicas = 1);
+    world.settle(Duration::from_secs(120));
+    assert_eq!(world.open_primary(), Some(0));
+    complete(&world);
+}
+
+#[test]
+fn a_changed_configuration_rolls_replicas_first() {
+    let mut world = settled(5, 3);
+    world.run(Duration::from_secs(12));
+    let before: Vec<_> = (0..3).map(|n| world.node(n).pod.as_ref().unwrap().uid.clone()).collect();
+    world.change_spec(|cluster| {
+        let spec = serde_json::to_value(&cluster.spec).unwrap();
+        let mut spec = spec;
+        spec["config"] = serde_json::json!({"max_connections": 222});
+        cluster.spec = serde_json::from_value(spec).unwrap();
+    });
+    world.tick();
+    world.settle(Duration::from_secs(300));
+    let after: Vec<_> = (0..3).map(|n| world.node(n).pod.as_ref().unwrap().uid.clone()).collect();
+    if before.iter().zip(&after).any(|(before, after)| before == after) {
+        world.fail("every pod is a new one");
+    }
+    assert_ne!(world.open_primary(), Some(0), "the primary moved before its pod was replaced");
+    complete(&world);
+    let configs = world.kubernetes.objects.keys().filter(|key| key.name.contains("-config-")).count();
+    assert_eq!(configs, 1, "the former configuration is deleted once nobody refers to it");
+}
+
+#[test]
+fn l7_a_lost_status_is_resumed_and_never_bootstrapped() {
+    for forget_all in [true, false] {
+        let mut world = settled(6, 3);
+        world.run(Duration::from_secs(12));
+        let old = world.kubernetes.status.clone();
+        world.crash(0, Duration::from_secs(5));
+        world.settle(Duration::from_secs(120));
+        let epoch = world.rules().unwrap().epoch;
+        // The status is gone, or restored from before the failover.
+        world.kubernetes.status = if forget_all { mainstay_api::MySQLClusterStatus::default() } else { old };
+        world.kubernetes.version += 1;
+        world.restart_operator(0);
+        world.tick();
+        world.settle(Duration::from_secs(120));
+        complete(&world);
+        assert!(world.rules().unwrap().epoch > epoch);
+    }
+}
+
+#[test]
+fn f18_an_errant_replica_is_isolated_and_rebuilt() {
+    let mut world = settled(8, 3);
+    world.run(Duration::from_secs(12));
+    world.write_errant(2);
+    let before = world.node(2).id();
+    world.until("it is isolated", Duration::from_secs(30), |w| w.node(2).id() != before);
+    world.settle(Duration::from_secs(180));
+    assert_ne!(world.node(2).id(), before, "another data directory");
+    complete(&world);
+}

@@ -1,0 +1,401 @@
+//! An instance: its volume, its mysqld and its manager, with the promises of docs/failover.md, "Commands".
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use mainstay_core::GtidSet;
+use mainstay_core::action::{InstanceCommand, Verb};
+use mainstay_core::observed::{
+    Disk, InstanceReport, Mysqld, Persisted, Replication, SemiSync,
+};
+use mainstay_core::rules::{Incarnation, InstanceName, MemberId};
+
+/// (epoch, seq)
+pub(crate) type Pair = (u64, u64);
+
+/// What survives a crash of everything.
+#[derive(Clone, Debug)]
+pub(crate) struct Volume {
+    pub(crate) incarnation: String,
+    pub(crate) uuid: String,
+    /// The newest pair that was accepted: durable before the command does anything.
+    pub(crate) accepted: Pair,
+    /// What Open and Allow told: epoch, primary, baseline, members, k.
+    pub(crate) told: Persisted,
+    pub(crate) pristine: bool,
+    /// Everything in the binlog, waiting transactions included.
+    pub(crate) binlog: GtidSet,
+    /// Transactions that the engine committed.
+    pub(crate) executed: GtidSet,
+    /// Transactions in the relay log, applied or not.
+    pub(crate) relay: GtidSet,
+    pub(crate) purged: GtidSet,
+    /// The source that the server remembers.
+    pub(crate) source: Option<String>,
+}
+
+impl Volume {
+    pub(crate) fn new(incarnation: String, uuid: String) -> Self {
+        Self {
+            incarnation,
+            uuid,
+            accepted: (0, 0),
+            told: Persisted::default(),
+            pristine: true,
+            binlog: GtidSet::new(),
+            executed: GtidSet::new(),
+            relay: GtidSet::new(),
+            purged: GtidSet::new(),
+            source: None,
+        }
+    }
+
+    /// Everything that a follower of this one can get from it.
+    pub(crate) fn offers(&self) -> GtidSet {
+        self.binlog.union(&self.executed)
+    }
+}
+
+/// A running manager and its mysqld.
+#[derive(Clone, Debug)]
+pub(crate) struct Process {
+    pub(crate) mysqld: Mysqld,
+    /// When the present state of mysqld ends by itself (starting, cloning).
+    pub(crate) until: Timestamp,
+    pub(crate) writable: bool,
+    pub(crate) receiver: bool,
+    pub(crate) connected: bool,
+    pub(crate) applier: bool,
+    pub(crate) last_heard: Option<Timestamp>,
+    /// Who may acknowledge; `None`: whoever connects.
+    pub(crate) allowed: Option<BTreeSet<InstanceName>>,
+    /// Acknowledgements that a commit waits for; `None`: semi-synchronous replication is off.
+    pub(crate) wait_for: Option<u32>,
+    /// Commits that wait, in order, with who acknowledged them.
+    pub(crate) waiting: BTreeMap<u64, BTreeSet<InstanceName>>,
+    pub(crate) marker: Option<GtidSet>,
+    /// The command in progress.
+    pub(crate) progress: Option<Progress>,
+    /// The newest pair that has ended.
+    pub(crate) ended: Pair,
+    pub(crate) donor: Option<(InstanceName, String)>,
+    pub(crate) leaving: bool,
+    /// No new commits are taken: it becomes read-only.
+    pub(crate) closing: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Progress {
+    pub(crate) command: InstanceCommand,
+    pub(crate) pair: Pair,
+    pub(crate) operator: usize,
+    pub(crate) deadline: Timestamp,
+    /// Number of the marker transaction.
+    pub(crate) marker: Option<u64>,
+}
+
+/// What the manager answers.
+#[derive(Clone, Debug)]
+pub(crate) struct Answer {
+    pub(crate) operator: usize,
+    pub(crate) pair: Pair,
+    pub(crate) refusal: Option<String>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Node {
+    pub(crate) name: InstanceName,
+    pub(crate) ordinal: u32,
+    pub(crate) volume: Option<Volume>,
+    pub(crate) process: Option<Process>,
+    /// Pod: uid, template, ConfigMap; and whether it is being deleted.
+    pub(crate) pod: Option<Pod>,
+    /// The node is off, or the kubelet cannot start the pod, until then.
+    pub(crate) off_until: Timestamp,
+    pub(crate) restarts: u32,
+    pub(crate) next_gtid: u64,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Pod {
+    pub(crate) uid: String,
+    pub(crate) template: Option<String>,
+    pub(crate) config_map: Option<String>,
+    /// Ends then.
+    pub(crate) deleting: Option<Timestamp>,
+    /// It cannot start with this template.
+    pub(crate) broken: bool,
+}
+
+impl Node {
+    pub(crate) fn new(name: InstanceName, ordinal: u32) -> Self {
+        Self {
+            name,
+            ordinal,
+            volume: None,
+            process: None,
+            pod: None,
+            off_until: Timestamp::UNIX_EPOCH,
+            restarts: 0,
+            next_gtid: 0,
+        }
+    }
+
+    pub(crate) fn id(&self) -> Option<MemberId> {
+        let volume = self.volume.as_ref()?;
+        Some(MemberId { instance: self.name.clone(), incarnation: Incarnation(volume.incarnation.clone()) })
+    }
+
+    pub(crate) fn running(&self) -> bool {
+        self.process.as_ref().is_some_and(|process| process.mysqld == Mysqld::Running)
+    }
+
+    pub(crate) fn writable(&self) -> bool {
+        self.running() && self.process.as_ref().is_some_and(|process| process.writable)
+    }
+
+    /// The container starts: mysqld begins to start.
+    pub(crate) fn start(&mut self, now: Timestamp, took: Duration) {
+        let accepted = self.volume.as_ref().map_or((0, 0), |volume| volume.accepted);
+        self.process = Some(Process {
+            mysqld: Mysqld::Starting,
+            until: now + took,
+            writable: false,
+            receiver: false,
+            connected: false,
+            applier: false,
+            last_heard: None,
+            allowed: None,
+            wait_for: None,
+            waiting: BTreeMap::new(),
+            marker: None,
+            progress: None,
+            ended: accepted,
+            donor: None,
+            leaving: false,
+            closing: false,
+        });
+    }
+
+    /// mysqld is killed; its manager lives and starts it again.
+    pub(crate) fn kill_mysqld(&mut self, now: Timestamp, took: Duration) {
+        self.restarts += 1;
+        if let Some(process) = &mut self.process {
+            let (ended, progress, leaving) = (process.ended, process.progress.take(), process.leaving);
+            self.start(now, took);
+            if let Some(process) = &mut self.process {
+                process.ended = ended;
+                process.progress = progress;
+                process.leaving = leaving;
+            }
+        }
+    }
+
+    /// Crash recovery commits everything that is in the binlog, acknowledged or not.
+    pub(crate) fn recovered(&mut self) {
+        if let Some(volume) = &mut self.volume {
+            volume.executed = volume.executed.union(&volume.binlog);
+        }
+    }
+
+    /// What the manager reports now.
+    pub(crate) fn report(&self, now: Timestamp, host: impl Fn(&str) -> String) -> Option<InstanceReport> {
+        let (process, volume) = (self.process.as_ref()?, self.volume.as_ref()?);
+        let running = process.mysqld == Mysqld::Running;
+        let shown = |set: &GtidSet| if running { set.clone() } else { GtidSet::new() };
+        Some(InstanceReport {
+            incarnation: Incarnation(volume.incarnation.clone()),
+            persisted: Persisted { epoch: process.ended.0, seq: process.ended.1, ..volume.told.clone() },
+            mysqld: process.mysqld,
+            message: String::new(),
+            restarts: self.restarts,
+            version: "9.7.4".to_owned(),
+            server_uuid: volume.uuid.clone(),
+            writable: running && process.writable,
+            executed: shown(&volume.executed),
+            received: shown(&volume.relay),
+            purged: shown(&volume.purged),
+            replication: Replication {
+                source_host: volume.source.as_ref().filter(|_| running && process.receiver).map(|source| host(source)),
+                receiver_running: running && process.receiver && process.connected,
+                applier_running: running && process.applier,
+                last_heard: process.last_heard.filter(|_| process.receiver).map(|at| {
+                    Duration::try_from(now.duration_since(at)).unwrap_or_default()
+                }),
+                lag: running.then(|| {
+                    let behind = !volume.executed.contains(&volume.relay);
+                    Duration::from_millis(if behind { 5000 } else { 0 })
+                }),
+                receiver_error: String::new(),
+                applier_error: String::new(),
+            },
+            semi_sync: SemiSync {
+                on: running && process.writable && process.wait_for.is_some(),
+                wait_for: process.wait_for.unwrap_or(0),
+                waiters: u32::try_from(process.waiting.len()).unwrap(),
+                acknowledgers: Vec::new(),
+            },
+            disk: Disk { used: 10, size: 100 },
+            marker: process.marker.clone().filter(|_| running),
+            config_hash: String::new(),
+            pristine: volume.pristine,
+            leaving: process.leaving,
+        })
+    }
+
+    /// A command arrives. Some end at once, others are in progress for a while.
+    pub(crate) fn accept(
+        &mut self,
+        command: InstanceCommand,
+        seq: u64,
+        operator: usize,
+        now: Timestamp,
+        restart: Duration,
+    ) -> Option<Answer> {
+        let pair = (command.epoch, seq);
+        let refuse = |reason: &str| Some(Answer { operator, pair, refusal: Some(reason.to_owned()) });
+        let (process, volume) = (self.process.as_mut()?, self.volume.as_mut()?);
+        if command.to.incarnation.0 != volume.incarnation {
+            return refuse("another incarnation");
+        }
+        if pair <= volume.accepted {
+            return refuse("an old command");
+        }
+        let fence = matches!(command.verb, Verb::Fence);
+        if process.progress.is_some() && !fence {
+            return refuse("another command is in progress");
+        }
+        volume.accepted = pair;
+        volume.pristine = false;
+        process.progress = None;
+        let deadline = now + command.deadline;
+        let refusal = match &command.verb {
+            Verb::Fence => {
+                if process.mysqld == Mysqld::Running && process.writable && !process.waiting.is_empty() {
+                    // Commits that wait get a moment; no new ones begin.
+                    process.closing = true;
+                    process.progress = Some(Progress { command, pair, operator, deadline, marker: None });
+                    return None;
+                }
+                self.fence(now, restart);
+                None
+            }
+            Verb::Attach { source } => self.attach(&source.id.instance),
+            Verb::Open { members, acks_required, baseline, .. } => {
+                let set = volume.executed.union(&volume.relay);
+                if process.mysqld != Mysqld::Running || !volume.executed.contains(&volume.relay) {
+                    Some("not running or not applied".to_owned())
+                } else if !set.contains(baseline) {
+                    Some("lacks the baseline".to_owned())
+                } else {
+                    volume.told = told(command.epoch, &command.to, baseline.clone(), members, *acks_required);
+                    process.allowed = Some(members.iter().map(|member| member.instance.clone()).collect());
+                    process.wait_for = (*acks_required > 0).then_some(*acks_required);
+                    process.marker = None;
+                    process.progress = Some(Progress { command, pair, operator, deadline, marker: None });
+                    return None;
+                }
+            }
+            Verb::Allow { members, acks_required } => {
+                if process.mysqld != Mysqld::Running || !process.writable {
+                    Some("not writable".to_owned())
+                } else {
+                    let list: BTreeSet<_> = members.iter().map(|member| member.instance.clone()).collect();
+                    let wait_for = (*acks_required > 0).then_some(*acks_required);
+                    if process.allowed.as_ref() != Some(&list) || process.wait_for != wait_for {
+                        process.marker = None;
+                    }
+                    let baseline = volume.told.baseline.clone();
+                    volume.told = told(command.epoch, &command.to, baseline, members, *acks_required);
+                    process.allowed = Some(list);
+                    process.wait_for = wait_for;
+                    None
+                }
+            }
+            Verb::Mark => {
+                if process.mysqld != Mysqld::Running || !process.writable {
+                    Some("not writable".to_owned())
+                } else {
+                    process.progress = Some(Progress { command, pair, operator, deadline, marker: None });
+                    return None;
+                }
+            }
+            Verb::Clone { donor } => {
+                if process.writable {
+                    Some("writable".to_owned())
+                } else {
+                    process.mysqld = Mysqld::Cloning;
+                    process.until = now + Duration::from_secs(2);
+                    process.donor = Some((donor.id.instance.clone(), donor.id.incarnation.0.clone()));
+                    process.receiver = false;
+                    None
+                }
+            }
+            Verb::Restart => {
+                self.kill_mysqld(now, restart);
+                None
+            }
+        };
+        if let Some(process) = &mut self.process {
+            process.ended = pair;
+        }
+        Some(Answer { operator, pair, refusal })
+    }
+
+    /// Stops receiving, becomes read-only; killed rather than waiting for a commit that nobody acknowledges.
+    pub(crate) fn fence(&mut self, now: Timestamp, restart: Duration) {
+        let Some(process) = &mut self.process else { return };
+        if process.mysqld != Mysqld::Running {
+            return;
+        }
+        if process.writable && !process.waiting.is_empty() {
+            self.kill_mysqld(now, restart);
+            return;
+        }
+        process.writable = false;
+        process.receiver = false;
+        process.connected = false;
+        process.applier = true;
+        process.allowed = None;
+        process.wait_for = None;
+        process.marker = None;
+    }
+
+    fn attach(&mut self, source: &InstanceName) -> Option<String> {
+        let (process, volume) = (self.process.as_mut()?, self.volume.as_mut()?);
+        if process.mysqld != Mysqld::Running || process.writable {
+            return Some("not running, or writable".to_owned());
+        }
+        if volume.source.as_ref() != Some(&source.0) {
+            if !volume.executed.contains(&volume.relay) {
+                return Some("its relay log is not applied".to_owned());
+            }
+            // Pointing to another source deletes the relay log.
+            volume.relay = GtidSet::new();
+            volume.source = Some(source.0.clone());
+            process.connected = false;
+        }
+        process.receiver = true;
+        process.applier = true;
+        None
+    }
+}
+
+fn told(
+    epoch: u64,
+    primary: &MemberId,
+    baseline: GtidSet,
+    members: &BTreeSet<MemberId>,
+    acks_required: u32,
+) -> Persisted {
+    Persisted {
+        epoch: 0,
+        seq: 0,
+        told_epoch: epoch,
+        primary: Some(primary.clone()),
+        baseline,
+        members: members.iter().cloned().collect(),
+        acks_required,
+    }
+}
