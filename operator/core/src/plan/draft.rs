@@ -72,8 +72,9 @@ impl Draft {
         if self.commands.iter().any(|command| command.to.instance == to.instance.name) {
             return false;
         }
+        let epoch = self.record.as_ref().map_or(view.rules.epoch, |record| record.rules.epoch);
         if let Some(heard) = to.instance.heard()
-            && let Err(hold) = may_command(view, heard, &verb)
+            && let Err(hold) = may_command(view, heard, &verb, epoch)
         {
             let Hold { look_in, reason } = hold;
             self.waits(Wait { who: to.instance.name.0.clone(), for_what: reason, lasting: false });
@@ -132,10 +133,14 @@ struct Hold {
     reason: String,
 }
 
-fn may_command(view: &View<'_>, heard: &Heard, verb: &Verb) -> Result<(), Hold> {
+/// Whether an instance may be told `verb` now; `epoch` is the one under which it would be told.
+///
+/// A fence overtakes what is on its way from an earlier epoch, and nothing of its own: an Open or an Attach that this
+/// epoch ordered is not interrupted because its effect is not confirmed yet.
+fn may_command(view: &View<'_>, heard: &Heard, verb: &Verb, epoch: u64) -> Result<(), Hold> {
     let overtakes = matches!(verb, Verb::Fence);
     if let Some(busy) = heard.busy
-        && !(overtakes && (busy.verb != verb.kind() || busy.epoch < view.rules.epoch))
+        && !(overtakes && busy.epoch < epoch)
     {
         return Err(Hold { look_in: None, reason: format!("its answer to {}", busy.verb.as_str()) });
     }
