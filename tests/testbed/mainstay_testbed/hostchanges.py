@@ -1,5 +1,5 @@
-"""What a testbed changes on the host outside of its own folder, to be undone by the last `down`: two inotify limits, which
-three kubelets exceed, and empty folders, over which nodes mount their own."""
+"""What a testbed changes on the host outside of its own folder, to be undone by the last `down`: limits of the kernel that
+three kubelets or some mysqld exceed, and empty folders, over which nodes mount their own."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,9 @@ from pathlib import Path
 from .node import FOLDERS
 from .state import testbeds_dir, write_atomically
 
-LIMITS = {"fs/inotify/max_user_instances": 8192, "fs/inotify/max_user_watches": 524288}
+LIMITS = {"fs/inotify/max_user_instances": 8192, "fs/inotify/max_user_watches": 524288,
+          # Each mysqld takes some thousands of the kernel's asynchronous requests, and a testbed is many nodes on one kernel.
+          "fs/aio-max-nr": 1048576}
 
 
 def _note() -> Path:
