@@ -244,3 +244,18 @@ fn f18_an_errant_replica_is_isolated_and_rebuilt() {
     assert_ne!(world.node(2).id(), before, "another data directory");
     complete(&world);
 }
+
+#[test]
+#[ignore = "figures for the author"]
+fn figures() {
+    let began = std::time::Instant::now();
+    let mut world = settled(5, 3);
+    println!("settled {:?} passes {}", began.elapsed(), world.passes);
+    let began = std::time::Instant::now();
+    world.run(Duration::from_secs(100));
+    println!("2000 idle ticks {:?} passes {}", began.elapsed(), world.passes);
+    let began = std::time::Instant::now();
+    for _ in 0..1000 { world.observe(0); }
+    println!("1000 observe {:?}", began.elapsed());
+    world.measure();
+}

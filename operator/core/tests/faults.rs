@@ -72,7 +72,7 @@ fn calm(world: &mut World) {
         operator.pending.clear();
     }
     world.operators[0].blind = false;
-    world.settle(Duration::from_secs(400));
+    world.settle(Duration::from_secs(600));
     let primary = world.open_primary().unwrap();
     let has = world.node(primary).volume.as_ref().unwrap().offers();
     assert!(has.contains(&world.acked));
@@ -86,12 +86,17 @@ fn guarded(seed: u64) {
     }
 }
 
+/// The first seed and how many: `MAINSTAY_SEEDS=1000:500` for a longer run.
+#[expect(clippy::disallowed_methods, reason = "a longer run is asked for from outside")]
+fn seeds() -> (u64, u64) {
+    let asked = std::env::var("MAINSTAY_SEEDS").ok();
+    let asked = asked.as_deref().and_then(|text| text.split_once(':'));
+    asked.map_or((0, 25), |(first, count)| (first.parse().unwrap(), count.parse().unwrap()))
+}
+
 #[test]
 fn random_faults_lose_nothing_and_heal() {
-    let (first, count) = match option_env!("MAINSTAY_SEEDS").and_then(|text| text.split_once(':')) {
-        Some((first, count)) => (first.parse().unwrap(), count.parse().unwrap()),
-        None => (0, 40),
-    };
+    let (first, count) = seeds();
     for seed in PINNED.iter().copied().chain(first..first + count) {
         guarded(seed);
     }

@@ -101,8 +101,12 @@ fn keep_safe(view: &View<'_>, draft: &mut Draft) {
     }
 }
 
-/// Secrets and objects.
+/// Secrets and objects. Not in a pass that commands: building costs milliseconds that an election does not have, and the
+/// answers bring another pass at once.
 fn build(subject: &Subject<'_>, observed: &Observed, analysis: &Analysis, now: Timestamp, draft: &mut Draft) {
+    if draft.commands_or_records() {
+        return;
+    }
     let blocked = analysis.blocking(Blocks::Building);
     secrets::plan(subject, observed, blocked.is_none(), now, draft);
     match (blocked, subject.spec) {

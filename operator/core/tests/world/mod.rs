@@ -77,6 +77,7 @@ pub(crate) struct World {
     /// What happened, for the message of a failure.
     pub(crate) log: Vec<String>,
     counter: u64,
+    pub(crate) passes: u64,
 }
 
 impl World {
@@ -105,6 +106,7 @@ impl World {
             opened: Vec::new(),
             log: Vec::new(),
             counter: 0,
+            passes: 0,
         };
         world.add_operator();
         world
@@ -678,6 +680,7 @@ impl World {
     }
 
     fn pass(&mut self, number: usize) {
+        self.passes += 1;
         let observed = self.observe(number);
         let spec = ValidatedCluster::new(&self.cluster);
         let subject = Subject {
@@ -712,6 +715,44 @@ impl World {
         if let Some(action) = self.operators[number].pending.pop_front() {
             self.act(number, &action);
         }
+    }
+
+    /// How long the parts of a pass take.
+    pub(crate) fn measure(&self) {
+        let time = |what: &str, work: &mut dyn FnMut()| {
+            let began = std::time::Instant::now();
+            for _ in 0..200 {
+                work();
+            }
+            println!("{what}: {:?}", began.elapsed() / 200);
+        };
+        let observed = self.observe(0);
+        let spec = ValidatedCluster::new(&self.cluster).unwrap();
+        let subject = Subject {
+            namespace: "prod",
+            name: "shop",
+            uid: "uid-shop",
+            generation: 1,
+            operator_image: "mainstay:test",
+            spec: Ok(&spec),
+        };
+        time("validate", &mut || drop(ValidatedCluster::new(&self.cluster)));
+        let inputs = mainstay_core::build::Inputs { server_id_base: 100, operator_image: "x".to_owned() };
+        let set = self.kubernetes.stateful_set();
+        time("build", &mut || drop(mainstay_core::build::desired_objects(&spec, &inputs, set)));
+        let built = mainstay_core::build::desired_objects(&spec, &inputs, set);
+        for desired in &built {
+            let there = &self.kubernetes.objects[&desired.key].value;
+            time(&format!("diff {:?}", desired.key), &mut || drop(mainstay_core::diff::needs_apply(&desired.value, there)));
+            time(&format!("stamp {:?}", desired.key), &mut || drop(mainstay_core::diff::stamped(desired.value.clone())));
+        }
+        time("analyse", &mut || drop(analyse(&subject, &observed, self.now)));
+        let analysis = analyse(&subject, &observed, self.now);
+        time("plan", &mut || drop(plan(&subject, &observed, &analysis, self.now)));
+        let plan = plan(&subject, &observed, &analysis, self.now);
+        time("check", &mut || drop(check(&subject, &observed, &plan, self.now)));
+        let previous = self.kubernetes.status.clone();
+        time("status", &mut || drop(status::status(&subject, &observed, &analysis, &plan, &previous, self.now)));
     }
 
     fn act(&mut self, number: usize, action: &Action) {
