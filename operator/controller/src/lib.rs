@@ -28,6 +28,7 @@ mod secret_data;
 mod settings;
 #[cfg(test)]
 mod testing;
+mod trace;
 mod trigger;
 mod unreadable;
 mod views;

@@ -22,6 +22,7 @@ use crate::error::chain;
 use crate::execute::{ExecuteError, Execution, Executor, write_status};
 use crate::index::ClusterName;
 use crate::observe::{look_at_foreign, observe};
+use crate::trace;
 use crate::unreadable;
 
 /// A pass that takes longer than this is given up; the next one looks anew.
@@ -109,6 +110,7 @@ async fn pass(context: &Context, cluster: &ClusterName, object: &Guarded) -> Res
     };
     let analysis = analyse(&subject, &observed, now);
     let plan = plan(&subject, &observed, &analysis, now);
+    trace::pass(cluster, &observed, &plan);
 
     let mut executor = Executor::new(context, cluster, object, &observed);
     let execution = executor.execute(plan.actions.clone()).await?;

@@ -28,9 +28,9 @@ pub use link::{Dialler, GrpcDialler, Link, Messages, Target};
 use crate::error::chain;
 use crate::index::ClusterName;
 use crate::platform::Clock;
-use crate::pool::ledger::Ledgers;
+use crate::pool::ledger::{Ledgers, Sent};
 use crate::pool::session::Session;
-use crate::pool::slot::Slot;
+use crate::pool::slot::{Connected, Slot};
 use crate::trigger::Triggers;
 
 /// Without a message for this long an instance is silent (decision B14: four heartbeats).
@@ -198,31 +198,40 @@ impl Pool {
     }
 
     /// Gives a command to an instance of the cluster with this uid, takes its reply into account and calls a pass.
-    pub async fn command(
+    ///
+    /// The command counts as sent when this returns, before anything is awaited: the next pass must not plan as if it
+    /// were not. Dropping the future leaves the command given up.
+    pub fn command(
         &self,
         cluster: &ClusterName,
         uid: &str,
-        command: &InstanceCommand,
-    ) -> Result<Reply, CommandError> {
+        command: InstanceCommand,
+    ) -> impl Future<Output = Result<Reply, CommandError>> + Send + use<> {
         let instance = &command.to.instance;
-        let slot = self
-            .lock()
-            .get(cluster)
-            .and_then(|entry| entry.members.get(instance))
-            .map(|m| Arc::clone(&m.slot));
-        let Some((slot, link)) = slot.and_then(|slot| slot.link().map(|link| (slot, link))) else {
-            return Err(CommandError::NotConnected {
-                instance: instance.clone(),
-            });
-        };
-        // From here on the command counts as sent; dropping this future leaves it given up.
-        let busy = Busy {
-            verb: command.verb.kind(),
-            epoch: command.epoch,
-        };
-        let sent = self.inner.ledgers.send(cluster, uid, instance, busy);
+        let slot = self.lock().get(cluster).and_then(|entry| entry.members.get(instance)).map(|m| Arc::clone(&m.slot));
+        let connected = slot.and_then(|slot| slot.link().map(|link| (slot, link)));
+        let busy = Busy { verb: command.verb.kind(), epoch: command.epoch };
+        let way = connected.map(|to| (to, self.inner.ledgers.send(cluster, uid, instance, busy)));
+        let (pool, cluster) = (self.clone(), cluster.clone());
+        async move {
+            match way {
+                Some(((slot, link), sent)) => pool.exchange(&cluster, &slot, &link, sent, command).await,
+                None => Err(CommandError::NotConnected { instance: command.to.instance }),
+            }
+        }
+    }
+
+    async fn exchange(
+        &self,
+        cluster: &ClusterName,
+        slot: &Slot,
+        link: &Connected,
+        sent: Sent,
+        command: InstanceCommand,
+    ) -> Result<Reply, CommandError> {
+        let instance = command.to.instance.clone();
         let limit = command.deadline.saturating_add(COMMAND_MARGIN);
-        let answer = tokio::time::timeout(limit, link.link.command(command.clone(), sent.seq())).await;
+        let answer = tokio::time::timeout(limit, link.link.command(command, sent.seq())).await;
         let result = match answer.unwrap_or(Err(ClientError::Timeout(limit))) {
             Ok(reply) => {
                 if let Some(report) = &reply.report {
@@ -236,10 +245,7 @@ impl Pool {
             }
             Err(source) => {
                 sent.given_up(chain(&source));
-                Err(CommandError::Unanswered {
-                    instance: instance.clone(),
-                    source,
-                })
+                Err(CommandError::Unanswered { instance, source })
             }
         };
         self.inner.triggers.poke(cluster);

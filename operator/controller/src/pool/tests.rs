@@ -251,7 +251,7 @@ async fn a_reply_counts_at_once_and_a_message_that_it_overtook_does_not() {
     messages.send(message(1, report(0, 0))).unwrap();
     assert!(world.called().await);
 
-    world.pool.command(&shop(), "uid", &fence()).await.unwrap();
+    world.pool.command(&shop(), "uid", fence()).await.unwrap();
     assert!(world.called().await);
     messages.send(message(4, report(0, 0))).unwrap();
     tokio::time::sleep(Duration::from_millis(1)).await;
@@ -280,7 +280,7 @@ async fn a_command_without_an_answer_leaves_the_instance_unsettled_until_a_repor
         }
     });
     let pool = world.pool.clone();
-    let command = tokio::spawn(async move { pool.command(&shop(), "uid", &fence()).await });
+    let command = tokio::spawn(async move { pool.command(&shop(), "uid", fence()).await });
     tokio::time::sleep(Duration::from_millis(100)).await;
     let busy = |reach| matches!(reach, Reach::Heard(heard) if heard.busy.is_some() && !heard.settled);
     assert!(busy(world.reach()));
@@ -310,6 +310,6 @@ async fn another_pod_is_another_instance_and_a_gone_one_is_unknown() {
     );
     world.pool.set_pods(&shop(), &HashMap::new());
     assert!(matches!(world.reach(), Reach::Unknown { .. }));
-    let error = world.pool.command(&shop(), "uid", &fence()).await.unwrap_err();
+    let error = world.pool.command(&shop(), "uid", fence()).await.unwrap_err();
     assert!(matches!(error, CommandError::NotConnected { .. }));
 }
