@@ -1,10 +1,13 @@
 //! Instances that come back, or are new: rule 7 of docs/failover.md, and "Add" of rule 1.
 
+use std::collections::BTreeSet;
+
 use crate::action::VerbKind;
 use crate::observed::Mysqld;
 use crate::plan::draft::Draft;
+use crate::plan::goal::Goal;
 use crate::plan::{election, list, text};
-use crate::rules::Rules;
+use crate::rules::{MemberId, Rules};
 use crate::view::{Seen, View};
 
 /// What became of the instances that are not members.
@@ -65,15 +68,24 @@ fn judge_one<'a>(
     }
 }
 
-/// Rule 1, "Add", step 3. The caller made sure that the primary is confirmed with the list in force.
-pub(crate) fn record(view: &View<'_>, open: Seen<'_>, returning: &Returning<'_>, draft: &mut Draft) -> bool {
+/// Rule 1, "Add", step 3. The caller made sure that the primary is confirmed with the list in force. A member that is
+/// leaving stays excluded meanwhile.
+pub(crate) fn record(
+    view: &View<'_>,
+    open: Seen<'_>,
+    goal: &Goal,
+    returning: &Returning<'_>,
+    draft: &mut Draft,
+) -> bool {
     if returning.ready.is_empty() || returning.on_the_way {
         return false;
     }
-    let mut members = view.rules.members.clone();
-    members.extend(returning.ready.iter().map(Seen::id));
+    let with_them = |members: &BTreeSet<MemberId>| {
+        members.iter().cloned().chain(returning.ready.iter().map(Seen::id)).collect::<BTreeSet<_>>()
+    };
+    let members = with_them(&view.rules.members);
     let names: Vec<_> = returning.ready.iter().map(|seen| seen.instance.name.to_string()).collect();
-    let allow = list::allow(&members, view.rules.acks_required);
+    let allow = list::allow(&with_them(&goal.members), goal.acks_required);
     let rules = Rules { epoch: view.rules.epoch.saturating_add(1), members, ..view.rules.clone() };
     draft.record(view, rules, "MemberAdded", format!("{} may acknowledge from now on", names.join(", ")));
     draft.command(view, open, allow, "");

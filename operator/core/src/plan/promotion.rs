@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::action::{Application, Verb};
+use crate::action::{Application, Verb, VerbKind};
 use crate::plan::draft::Draft;
 use crate::plan::election::moment;
 use crate::plan::{election, rebuild, text};
@@ -127,6 +127,10 @@ pub(crate) fn reopen(view: &View<'_>, primary: Seen<'_>, draft: &mut Draft) {
     if let Some(primary) = &view.rules.primary {
         draft.look_in(view.timing.open.saturating_sub(view.age(primary.since)));
     }
+    let opening = primary.instance.heard().and_then(|heard| heard.busy).is_some_and(|busy| busy.verb == VerbKind::Open);
+    if opening && view.mine() {
+        return;
+    }
     if !view.confirmed(primary) || !primary.detached() {
         // With k = 0, after a restart of the operator or of a single instance: its word under this epoch comes first.
         election::fence(view, primary, draft);
@@ -158,13 +162,11 @@ fn open_verb(view: &View<'_>, rules: &Rules) -> Verb {
     }
 }
 
-/// The first application database belongs to the first opening of a new cluster, and to none after it: a database that
-/// was dropped since is not made again.
+/// The first application database belongs to the first primary of a new cluster, which is recorded with an empty set, be it
+/// by the bootstrap or by an election that replaced it before it was open. The instance makes it once: a database that was
+/// dropped since is not made again.
 fn application(view: &View<'_>, rules: &Rules) -> Option<Application> {
-    let first = rules.last_change.as_ref().is_some_and(|change| {
-        change.kind == ChangeKind::Bootstrap && change.opened.is_none()
-    });
-    if first { view.subject.application() } else { None }
+    if rules.baseline.is_empty() { view.subject.application() } else { None }
 }
 
 fn count(n: usize) -> u32 {

@@ -6,7 +6,7 @@ use crate::action::Action;
 use crate::names::ANNOTATION_TEMPLATE;
 use crate::observed::{InstanceObserved, Mysqld, ObjectKey, ObjectKind, Observed, PodView};
 use crate::plan::draft::Draft;
-use crate::plan::switchover;
+use crate::plan::{resume, switchover};
 use crate::rules::Phase;
 use crate::subject::Subject;
 use crate::view::{Seen, View};
@@ -53,7 +53,12 @@ fn is_stuck(instance: &InstanceObserved, pod: &PodView) -> bool {
 /// One step of a rolling restart.
 pub(crate) fn plan(view: &View<'_>, draft: &mut Draft) {
     let outdated = outdated(view.subject, view.observed);
-    if outdated.is_empty() || view.rules.phase != Phase::Open || draft.commands_or_records() {
+    let quiet = view.rules.phase == Phase::Open && !draft.commands_or_records() && !resume::is_behind(view.observed, view.rules);
+    if outdated.is_empty() || !quiet {
+        return;
+    }
+    if view.open_primary().is_none() {
+        draft.wait("rolling restart", "an open primary");
         return;
     }
     let wanted: Vec<_> = view.observed.instances.iter().filter(|instance| view.wanted(instance)).collect();

@@ -21,7 +21,7 @@ pub(crate) fn plan(view: &View<'_>, primary: &PrimaryRef, open: Seen<'_>, draft:
     attach::members(view, primary, open, draft);
     let returning = join::judge(view, open, draft);
 
-    let joins = in_force && join::record(view, open, &returning, draft);
+    let joins = in_force && join::record(view, open, &goal, &returning, draft);
     if !joins && !acks::lower(view, draft) {
         match &goal.change {
             Change::Leave { who, why } => leave::step(view, open, &goal, in_force, who, why, draft),

@@ -1,0 +1,154 @@
+//! Any observation, however contradictory, gives a plan that keeps every invariant.
+
+mod states;
+mod world;
+
+use mainstay_core::GtidSet;
+use mainstay_core::action::VerbKind;
+use mainstay_core::observed::{Mysqld, Reach};
+use mainstay_core::rules::{Incarnation, InstanceName, MemberId, OperatorId, Phase};
+use proptest::prelude::*;
+use states::{Instance, State, electing, fresh, healthy, id, now, set};
+use world::random::Random;
+
+const SETS: [&str; 9] =
+    ["", "a:1-50", "a:1-90", "a:1-100", "a:1-101", "a:1-100 x:1", "a:1-50 b:1-3", "a:1-100 b:1-3", "a:1-98 a:100"];
+
+fn any_set(random: &mut Random) -> GtidSet {
+    set(random.pick(&SETS).unwrap())
+}
+
+fn any_id(random: &mut Random, replicas: u64) -> MemberId {
+    let of = id(usize::try_from(random.below(replicas)).unwrap());
+    if random.chance(10) { MemberId { incarnation: Incarnation("another-life".to_owned()), ..of } } else { of }
+}
+
+fn any_instance(random: &mut Random, replicas: u64, mut instance: Instance) -> Instance {
+    let states = [
+        Mysqld::Running,
+        Mysqld::Running,
+        Mysqld::Running,
+        Mysqld::Starting,
+        Mysqld::Down,
+        Mysqld::Initialising,
+        Mysqld::Cloning,
+        Mysqld::Failed,
+    ];
+    let verbs = [VerbKind::Fence, VerbKind::Attach, VerbKind::Open, VerbKind::Allow, VerbKind::Mark, VerbKind::Clone];
+    if random.chance(10) {
+        return instance.silent(random.below(5));
+    }
+    if random.chance(5) {
+        return instance.gone();
+    }
+    for _ in 0..random.below(5) {
+        instance = match random.below(18) {
+            0 => instance.mysqld(*random.pick(&states).unwrap()),
+            1 => instance.writable(),
+            2 => instance.fenced(),
+            3 => instance.follows(usize::try_from(random.below(replicas)).unwrap()),
+            4 => instance.deaf(),
+            5 => instance.epoch(4 + random.below(4)),
+            6 => instance.unsettled(),
+            7 => instance.busy(*random.pick(&verbs).unwrap(), 4 + random.below(3)),
+            8 => instance.answered(*random.pick(&verbs).unwrap(), 4 + random.below(3), Some("no")),
+            9 => instance.reborn(),
+            10 => instance.leaving(),
+            11 => instance.pristine(),
+            12 => {
+                let members: Vec<_> = (0..random.below(4)).map(|_| any_id(random, replicas)).collect();
+                let acks = u32::try_from(random.below(3)).unwrap();
+                instance.told(&members, acks)
+            }
+            13 => {
+                let marker = any_set(random);
+                instance.report(|report| report.marker = Some(marker))
+            }
+            14 => {
+                let received = any_set(random);
+                instance.report(|report| report.received = received)
+            }
+            15 => {
+                let purged = any_set(random);
+                instance.report(|report| report.purged = purged)
+            }
+            16 => instance.pod(|pod| pod.template = Some("t0".to_owned())),
+            _ => {
+                let executed = any_set(random);
+                instance.report(|report| report.executed = executed)
+            }
+        };
+    }
+    instance
+}
+
+fn any_state(seed: u64) -> State {
+    let mut random = Random::new(seed);
+    let replicas = if random.chance(70) { 3 } else { 5 };
+    let mut state = match random.below(5) {
+        0 => fresh(replicas),
+        1 | 2 => electing(replicas),
+        _ => healthy(replicas),
+    };
+    let count = u64::try_from(replicas).unwrap();
+    for ordinal in 0..replicas {
+        state = state.with(ordinal, |instance| any_instance(&mut random, count, instance));
+    }
+    if state.rules.is_some() {
+        state = state.rules(|rules| {
+            for _ in 0..random.below(3) {
+                match random.below(8) {
+                    0 => rules.owner = OperatorId("other".to_owned()),
+                    1 => rules.epoch = 4 + random.below(4),
+                    2 => rules.acks_required = u32::try_from(random.below(3)).unwrap(),
+                    3 => drop(rules.members.pop_first()),
+                    4 => rules.baseline = any_set(&mut random),
+                    5 => rules.phase = Phase::Electing { preferred: Some(any_id(&mut random, count)) },
+                    6 => rules.phase_since = now(),
+                    _ => {
+                        let member = any_id(&mut random, count);
+                        if rules.primary.as_ref().is_none_or(|primary| primary.id != member) {
+                            rules.members.insert(member);
+                        }
+                    }
+                }
+            }
+        });
+    }
+    if random.chance(10) {
+        state = state.declared(usize::try_from(random.below(6)).unwrap());
+    }
+    if random.chance(10) {
+        state = state.template("t2");
+    }
+    state
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 5_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_plan_keeps_every_invariant(seed in any::<u64>()) {
+        // `plan` runs the checker.
+        let state = any_state(seed);
+        let plan = state.plan();
+        // Whoever does nothing says why, unless everything is as it should be.
+        let heard = state.observed.instances.iter().all(|i| matches!(i.reach, Reach::Heard(_)));
+        prop_assert!(heard || !plan.actions.is_empty() || !plan.waiting.is_empty() || plan.look_again.is_some());
+    }
+
+    #[test]
+    fn a_plan_is_a_function(seed in any::<u64>()) {
+        prop_assert_eq!(any_state(seed).plan(), any_state(seed).plan());
+    }
+
+    #[test]
+    fn an_analysis_names_only_instances_that_exist(seed in any::<u64>()) {
+        let state = any_state(seed);
+        let names: Vec<InstanceName> = state.observed.instances.iter().map(|i| i.name.clone()).collect();
+        for problem in state.analysis().problems {
+            prop_assert!(problem.instance.is_none_or(|name| names.contains(&name)));
+            prop_assert!(!problem.message.is_empty());
+        }
+    }
+}

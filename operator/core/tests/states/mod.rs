@@ -1,0 +1,478 @@
+//! A fluent builder for states, and plans as short texts, so that a table of decisions can be read.
+
+#![allow(dead_code, reason = "each test binary uses another part of the builder")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use mainstay_core::GtidSet;
+use mainstay_core::action::{Action, InstanceCommand, Verb, VerbKind};
+use mainstay_core::analyse::{Analysis, analyse};
+use mainstay_core::check::check;
+use mainstay_core::observed::{
+    Answer, Busy, ClaimView, Disk, Heard, InstanceObserved, InstanceReport, Mysqld, ObjectKey, ObjectKind, ObjectView,
+    Observed, Persisted, PodView, Reach, Replication, SecretsView, SemiSync,
+};
+use mainstay_core::plan::{Plan, plan};
+use mainstay_core::rules::{
+    Change, ChangeKind, Incarnation, InstanceName, MemberId, Memory, OperatorId, Phase, PrimaryRef, Rules,
+};
+use mainstay_core::subject::Subject;
+
+/// The present, in every state.
+pub(crate) fn now() -> Timestamp {
+    "2026-11-29T12:00:00Z".parse().unwrap()
+}
+
+fn ago(seconds: u64) -> Timestamp {
+    now() - SignedDuration::from_secs(i64::try_from(seconds).unwrap())
+}
+
+/// server_uuid of an instance.
+pub(crate) fn uuid(ordinal: usize) -> String {
+    format!("{ordinal:08x}-0000-4000-8000-000000000000")
+}
+
+/// `a:1-5 b:7` is transactions 1 to 5 of shop-0's server and 7 of shop-1's; `x` is nobody's.
+pub(crate) fn set(text: &str) -> GtidSet {
+    text.split_whitespace().fold(GtidSet::new(), |all, part| {
+        let (server, numbers) = part.split_once(':').unwrap();
+        let ordinal = match server {
+            "x" => 99,
+            letter => usize::from(letter.as_bytes()[0] - b'a'),
+        };
+        all.union(&format!("{}:{numbers}", uuid(ordinal)).parse().unwrap())
+    })
+}
+
+pub(crate) fn name(ordinal: usize) -> InstanceName {
+    InstanceName(format!("shop-{ordinal}"))
+}
+
+pub(crate) fn id(ordinal: usize) -> MemberId {
+    MemberId { instance: name(ordinal), incarnation: Incarnation(format!("life-{ordinal}")) }
+}
+
+/// The members but one.
+pub(crate) fn members_but(rules: &Rules, ordinal: usize) -> BTreeSet<MemberId> {
+    rules.members.iter().filter(|member| *member != &id(ordinal)).cloned().collect()
+}
+
+fn host(ordinal: usize) -> String {
+    format!("shop-{ordinal}.shop-instances.prod.svc")
+}
+
+/// A state of a cluster.
+#[derive(Clone, Debug)]
+pub(crate) struct State {
+    pub(crate) observed: Observed,
+    pub(crate) rules: Option<Rules>,
+}
+
+/// A healthy, settled cluster of that size in epoch 5: shop-0 is open since long, the others follow it, everybody is
+/// confirmed, and this process is the owner.
+pub(crate) fn healthy(replicas: usize) -> State {
+    let acks = u32::try_from(replicas / 2).unwrap();
+    let members: Vec<_> = (1..replicas).map(id).collect();
+    let rules = Rules {
+        epoch: 5,
+        owner: OperatorId("me".to_owned()),
+        phase: Phase::Open,
+        phase_since: ago(1000),
+        primary: Some(PrimaryRef { id: id(0), server_uuid: uuid(0), epoch: 5, since: ago(1000) }),
+        baseline: set("a:1-50"),
+        members: members.iter().cloned().collect(),
+        acks_required: acks,
+        server_id_base: 100,
+        rebuilds: BTreeMap::new(),
+        last_change: Some(Change {
+            kind: ChangeKind::Bootstrap,
+            from: None,
+            to: name(0),
+            began: ago(1001),
+            recorded: ago(1000),
+            opened: Some(ago(1000)),
+        }),
+    };
+    let instances = (0..replicas).map(instance).collect();
+    let mut state = State { observed: observed(instances, replicas), rules: Some(rules) };
+    state = state.with(0, |i| i.writable().told(&members, acks).set("a:1-100"));
+    (1..replicas).fold(state, |state, ordinal| state.with(ordinal, |i| i.set("a:1-100").follows(0)))
+}
+
+/// The same cluster while it elects in epoch 6, begun three tenths of a second ago: everybody who can be heard is fenced
+/// under it.
+pub(crate) fn electing(replicas: usize) -> State {
+    let state = healthy(replicas).rules(|rules| {
+        rules.epoch = 6;
+        rules.phase = Phase::Electing { preferred: None };
+        rules.phase_since = now() - SignedDuration::from_millis(300);
+    });
+    (0..replicas).fold(state, |state, ordinal| state.with(ordinal, |i| i.fenced().epoch(6)))
+}
+
+/// A cluster that was just made: no memory, every instance pristine.
+pub(crate) fn fresh(replicas: usize) -> State {
+    let instances = (0..replicas).map(instance).collect();
+    let state = State { observed: observed(instances, replicas), rules: None };
+    (0..replicas).fold(state, |state, ordinal| state.with(ordinal, Instance::pristine))
+}
+
+fn observed(instances: Vec<InstanceObserved>, replicas: usize) -> Observed {
+    let key = ObjectKey { kind: ObjectKind::StatefulSet, name: "shop".to_owned() };
+    let view = ObjectView {
+        uid: "set".to_owned(),
+        resource_version: "1".to_owned(),
+        ours: true,
+        value: serde_json::json!({"spec": {
+            "replicas": replicas,
+            "template": {"metadata": {"annotations": {"mysql.mainstay.dev/template": "t1"}}},
+        }}),
+        contested: false,
+    };
+    Observed {
+        operator: OperatorId("me".to_owned()),
+        memory: Memory::Absent,
+        instances,
+        objects: BTreeMap::from([(key, view)]),
+        secrets: SecretsView::default(),
+        warnings: Vec::new(),
+        request: None,
+    }
+}
+
+fn instance(ordinal: usize) -> InstanceObserved {
+    let report = InstanceReport {
+        incarnation: id(ordinal).incarnation,
+        persisted: Persisted { epoch: 5, seq: 1, ..Persisted::default() },
+        mysqld: Mysqld::Running,
+        message: String::new(),
+        restarts: 0,
+        version: "9.7.4".to_owned(),
+        server_uuid: uuid(ordinal),
+        writable: false,
+        executed: GtidSet::new(),
+        received: GtidSet::new(),
+        purged: GtidSet::new(),
+        replication: Replication { applier_running: true, lag: Some(Duration::ZERO), ..Replication::default() },
+        semi_sync: SemiSync::default(),
+        disk: Disk { used: 1, size: 10 },
+        marker: None,
+        config_hash: String::new(),
+        pristine: false,
+        leaving: false,
+    };
+    let heard = Heard { report, at: now(), settled: true, busy: None, answer: None };
+    InstanceObserved {
+        name: name(ordinal),
+        ordinal: u32::try_from(ordinal).unwrap(),
+        pod: Some(PodView {
+            uid: format!("pod-{ordinal}"),
+            ip: Some(format!("10.0.0.{}", ordinal + 1)),
+            node: Some(format!("node-{ordinal}")),
+            zone: None,
+            phase: "Running".to_owned(),
+            ready: true,
+            deleting: false,
+            template: Some("t1".to_owned()),
+            config_map: None,
+            image: None,
+            trouble: None,
+            restarts: 0,
+        }),
+        claim: Some(ClaimView {
+            uid: format!("claim-{ordinal}"),
+            phase: "Bound".to_owned(),
+            requested: None,
+            capacity: None,
+            deleting: false,
+        }),
+        reach: Reach::Heard(Box::new(heard)),
+    }
+}
+
+impl State {
+    /// Changes one instance.
+    pub(crate) fn with(mut self, ordinal: usize, change: impl FnOnce(Instance) -> Instance) -> Self {
+        let at = self.observed.instances.iter().position(|i| i.name == name(ordinal)).unwrap();
+        let before = self.observed.instances[at].clone();
+        self.observed.instances[at] = change(Instance(before)).0;
+        self
+    }
+
+    /// Changes the rules' memory.
+    pub(crate) fn rules(mut self, change: impl FnOnce(&mut Rules)) -> Self {
+        change(self.rules.as_mut().unwrap());
+        self
+    }
+
+    /// An instance beyond those that exist, new, with a pod.
+    pub(crate) fn grown(mut self, replicas: usize) -> Self {
+        for ordinal in self.observed.instances.len()..replicas {
+            self.observed.instances.push(instance(ordinal));
+            self = self.with(ordinal, Instance::pristine);
+        }
+        self.declared(replicas)
+    }
+
+    /// The declared number of instances.
+    pub(crate) fn declared(mut self, replicas: usize) -> Self {
+        let set = self.observed.objects.values_mut().find(|object| object.uid == "set").unwrap();
+        set.value["spec"]["replicas"] = serde_json::json!(replicas);
+        self
+    }
+
+    /// The template of the StatefulSet is another one.
+    pub(crate) fn template(mut self, hash: &str) -> Self {
+        let set = self.observed.objects.values_mut().find(|object| object.uid == "set").unwrap();
+        set.value["spec"]["template"]["metadata"]["annotations"]["mysql.mainstay.dev/template"] = hash.into();
+        self
+    }
+
+    pub(crate) fn without_memory(mut self) -> Self {
+        self.rules = None;
+        self
+    }
+
+    pub(crate) fn observation(&self) -> Observed {
+        let memory = self.rules.clone().map_or(Memory::Absent, |rules| Memory::Known(Box::new(rules)));
+        Observed { memory, ..self.observed.clone() }
+    }
+
+    /// The plan, which breaks no invariant.
+    pub(crate) fn plan(&self) -> Plan {
+        let observed = self.observation();
+        let subject = subject();
+        let plan = plan(&subject, &observed, &Analysis::default(), now());
+        let violations = check(&subject, &observed, &plan, now());
+        assert!(violations.is_empty(), "{violations:?}\n{plan:#?}");
+        plan
+    }
+
+    pub(crate) fn analysis(&self) -> Analysis {
+        analyse(&subject(), &self.observation(), now())
+    }
+
+    /// What the rules of failover do: the record and the commands, as a text of one line each.
+    pub(crate) fn does(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        for action in self.plan().actions {
+            match action {
+                Action::Record(record) => lines.push(record_text(&record.rules)),
+                Action::Command(mut commands) => {
+                    commands.sort_by(|a, b| a.to.cmp(&b.to));
+                    lines.extend(commands.iter().map(command_text));
+                }
+                Action::DeletePod { instance, .. } => lines.push(format!("delete {instance}")),
+                _ => {}
+            }
+        }
+        lines
+    }
+
+    /// What is waited for.
+    pub(crate) fn waits(&self) -> String {
+        let waiting = self.plan().waiting;
+        let waits = waiting.iter().filter(|wait| wait.who != "building");
+        waits.map(|wait| format!("{} waits for {}", wait.who, wait.for_what)).collect::<Vec<_>>().join("\n")
+    }
+}
+
+/// The spec is not looked at: what the rules do must not depend on whether it is valid.
+pub(crate) fn subject() -> Subject<'static> {
+    Subject {
+        namespace: "prod",
+        name: "shop",
+        uid: "uid-shop",
+        generation: 1,
+        operator_image: "mainstay:test",
+        spec: Err(&[]),
+    }
+}
+
+fn record_text(rules: &Rules) -> String {
+    let members: Vec<_> = rules.members.iter().map(|member| member.instance.0.clone()).collect();
+    let phase = match &rules.phase {
+        Phase::Open => format!("open {}", rules.primary.as_ref().unwrap().id.instance),
+        Phase::Electing { preferred: Some(preferred) } => format!("electing, {} preferred", preferred.instance),
+        Phase::Electing { preferred: None } => "electing".to_owned(),
+    };
+    format!("record epoch {}: {phase}, members {}, k {}", rules.epoch, members.join(" "), rules.acks_required)
+}
+
+fn command_text(command: &InstanceCommand) -> String {
+    let to = &command.to.instance;
+    match &command.verb {
+        Verb::Attach { source } => format!("attach {to} to {}", source.id.instance),
+        Verb::Clone { donor } => format!("clone {to} from {}", donor.id.instance),
+        Verb::Open { members, acks_required, .. } => format!("open {to} [{}] k {acks_required}", names(members)),
+        Verb::Allow { members, acks_required } => format!("allow {to} [{}] k {acks_required}", names(members)),
+        Verb::Fence => format!("fence {to}"),
+        Verb::Mark => format!("mark {to}"),
+        Verb::Restart => format!("restart {to}"),
+    }
+}
+
+fn names(members: &BTreeSet<MemberId>) -> String {
+    members.iter().map(|member| member.instance.0.clone()).collect::<Vec<_>>().join(" ")
+}
+
+/// One instance, to be changed.
+pub(crate) struct Instance(pub(crate) InstanceObserved);
+
+impl Instance {
+    pub(crate) fn heard(mut self, change: impl FnOnce(&mut Heard)) -> Self {
+        if let Reach::Heard(heard) = &mut self.0.reach {
+            change(heard);
+        }
+        self
+    }
+
+    pub(crate) fn report(self, change: impl FnOnce(&mut InstanceReport)) -> Self {
+        self.heard(|heard| change(&mut heard.report))
+    }
+
+    pub(crate) fn pod(mut self, change: impl FnOnce(&mut PodView)) -> Self {
+        if let Some(pod) = &mut self.0.pod {
+            change(pod);
+        }
+        self
+    }
+
+    /// Not heard for that many seconds.
+    pub(crate) fn silent(mut self, seconds: u64) -> Self {
+        self.0.reach = Reach::Silent { since: ago(seconds), reason: "no route".to_owned(), last: None };
+        self
+    }
+
+    /// Not heard, and its pod does not exist.
+    pub(crate) fn gone(mut self) -> Self {
+        self.0.pod = None;
+        self.silent(60)
+    }
+
+    pub(crate) fn mysqld(self, mysqld: Mysqld) -> Self {
+        self.report(|report| {
+            report.mysqld = mysqld;
+            report.writable = false;
+            report.executed = GtidSet::new();
+            report.received = GtidSet::new();
+            report.replication = Replication::default();
+        })
+    }
+
+    /// Everything that it executed.
+    pub(crate) fn set(self, text: &str) -> Self {
+        self.report(|report| report.executed = set(text))
+    }
+
+    /// What is in its relay log.
+    pub(crate) fn received(self, text: &str) -> Self {
+        self.report(|report| report.received = set(text))
+    }
+
+    pub(crate) fn purged(self, text: &str) -> Self {
+        self.report(|report| report.purged = set(text))
+    }
+
+    pub(crate) fn writable(self) -> Self {
+        self.report(|report| {
+            report.writable = true;
+            report.replication = Replication::default();
+        })
+    }
+
+    /// Connected to that instance, with a fresh heartbeat.
+    pub(crate) fn follows(self, source: usize) -> Self {
+        self.report(|report| {
+            report.replication.source_host = Some(host(source));
+            report.replication.receiver_running = true;
+            report.replication.applier_running = true;
+            report.replication.last_heard = Some(Duration::from_millis(200));
+            report.replication.lag = Some(Duration::ZERO);
+        })
+    }
+
+    /// Its source says nothing any more.
+    pub(crate) fn deaf(self) -> Self {
+        self.report(|report| report.replication.last_heard = Some(Duration::from_secs(3)))
+    }
+
+    /// Read-only, and no receiver.
+    pub(crate) fn fenced(self) -> Self {
+        self.report(|report| {
+            report.writable = false;
+            report.replication =
+                Replication { applier_running: true, lag: Some(Duration::ZERO), ..Replication::default() };
+        })
+    }
+
+    /// Its report is of that epoch.
+    pub(crate) fn epoch(self, epoch: u64) -> Self {
+        self.report(|report| report.persisted.epoch = epoch)
+    }
+
+    /// A command is on its way to it.
+    pub(crate) fn unsettled(self) -> Self {
+        self.heard(|heard| heard.settled = false)
+    }
+
+    pub(crate) fn busy(self, verb: VerbKind, epoch: u64) -> Self {
+        self.heard(|heard| {
+            heard.settled = false;
+            heard.busy = Some(Busy { verb, epoch });
+        })
+    }
+
+    /// The newest command was answered so.
+    pub(crate) fn answered(self, verb: VerbKind, epoch: u64, failure: Option<&str>) -> Self {
+        self.heard(|heard| {
+            let failure = failure.map(str::to_owned);
+            heard.answer = Some(Answer { verb, epoch, at: now(), failure });
+        })
+    }
+
+    /// It was told who may acknowledge.
+    pub(crate) fn told(self, members: &[MemberId], acks_required: u32) -> Self {
+        self.report(|report| {
+            let epoch = report.persisted.epoch;
+            report.persisted.told_epoch = epoch;
+            report.persisted.primary = None;
+            report.persisted.members = members.to_vec();
+            report.persisted.acks_required = acks_required;
+        })
+        .told_itself()
+    }
+
+    fn told_itself(mut self) -> Self {
+        let name = self.0.name.clone();
+        if let Reach::Heard(heard) = &mut self.0.reach {
+            let incarnation = heard.report.incarnation.clone();
+            heard.report.persisted.primary = Some(MemberId { instance: name, incarnation });
+        }
+        self
+    }
+
+    pub(crate) fn marker(self, text: &str) -> Self {
+        self.report(|report| report.marker = Some(set(text)))
+    }
+
+    /// Another data directory.
+    pub(crate) fn reborn(self) -> Self {
+        self.report(|report| report.incarnation = Incarnation("another-life".to_owned()))
+    }
+
+    pub(crate) fn pristine(self) -> Self {
+        self.fenced().report(|report| {
+            report.pristine = true;
+            report.persisted = Persisted::default();
+            report.executed = GtidSet::new();
+            report.received = GtidSet::new();
+        })
+    }
+
+    pub(crate) fn leaving(self) -> Self {
+        self.report(|report| report.leaving = true)
+    }
+}
