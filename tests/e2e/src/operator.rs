@@ -67,16 +67,25 @@ pub async fn image(env: &Env) -> Result<String> {
     }
 }
 
-/// Waits until the operator's newest pods are ready.
+/// Waits until the operator's newest pods are ready and no older one is left, which could still lead.
 pub async fn ready(env: &Env) -> Result<()> {
-    wait::object(&deployments(env), RELEASE, "waiting for the operator", LIMIT, |d| {
+    let wanted = wait::object(&deployments(env), RELEASE, "waiting for the operator", LIMIT, |d| {
         let d = d?;
         let status = d.status.as_ref()?;
         let wanted = d.spec.as_ref()?.replicas?;
         let current = status.observed_generation == d.metadata.generation;
         (current && wanted > 0 && status.updated_replicas == Some(wanted) && status.available_replicas == Some(wanted))
-            .then_some(())
+            .then_some(wanted)
     })
+    .await?;
+    let wanted = usize::try_from(wanted)?;
+    wait::objects(
+        &pods_of(env),
+        SELECTOR,
+        "waiting for the end of older operators",
+        LIMIT,
+        |pods| (pods.len() == wanted && pods.values().all(pods::ready)).then_some(()),
+    )
     .await
 }
 

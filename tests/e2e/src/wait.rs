@@ -112,7 +112,9 @@ async fn next<T, E: std::fmt::Display>(
 fn brief<K: Watched>(object: &K) -> String {
     const LONGEST: usize = 3000;
     let value = serde_json::to_value(object).unwrap_or_default();
-    let mut text = value.get("status").map_or_else(|| "(no status)".to_owned(), ToString::to_string);
+    let mut text = value
+        .get("status")
+        .map_or_else(|| "(no status)".to_owned(), ToString::to_string);
     if object.meta().deletion_timestamp.is_some() {
         text.insert_str(0, "(being deleted) ");
     }

@@ -245,9 +245,18 @@ async fn shown(cluster: &Cluster) -> Result<()> {
         let found = condition(&object, type_).with_context(|| format!("there is no condition {type_}"))?;
         ensure!(found.status == status, "{type_} is {}: {}", found.status, found.message);
     }
+    Ok(())
+}
+
+/// Every pod carries its role as a label, for people and for budgets.
+pub(super) async fn role_labels(context: Arc<Context>) -> Result<()> {
+    let cluster = context.shared().await?;
     let labels = format!("{},mysql.mainstay.dev/role=primary", cluster.selector());
     let found = cluster.of::<Pod>().list(&ListParams::default().labels(&labels)).await?;
     let names: Vec<_> = found.items.iter().filter_map(|p| p.metadata.name.clone()).collect();
-    ensure!(names == [primary], "the pods labelled as primary are {names:?}");
+    ensure!(
+        names == [cluster.primary().await?],
+        "the pods labelled as primary are {names:?}"
+    );
     Ok(())
 }

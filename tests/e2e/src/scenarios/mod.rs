@@ -66,6 +66,14 @@ pub const ALL: &[Scenario] = &[
         "Services, TLS, time zones, the application's Secret, accounts, semi-sync"
     ),
     scenario!(
+        "role-labels",
+        Long,
+        Calm,
+        LIMIT,
+        data_path::role_labels,
+        "pods carry their role as a label"
+    ),
+    scenario!(
         "plugin-status",
         Ci,
         Calm,

@@ -85,11 +85,19 @@ async fn live(cluster: &Cluster) -> Result<()> {
         edit(cluster, suffix, &json!({"stringData": {key: EDITED}})).await?;
     }
     poke(cluster).await?;
-    let app = Login { password: EDITED.to_owned(), ..cluster.app().await? };
+    let app = Login {
+        password: EDITED.to_owned(),
+        ..cluster.app().await?
+    };
     writes(&app).await.context("the edited password of the application")?;
-    let root = Login { password: EDITED.to_owned(), ..cluster.root().await? };
-    wait::eventually("logging in as root with the edited password", HEAL, || async { root.connect().await.map(drop) })
-        .await?;
+    let root = Login {
+        password: EDITED.to_owned(),
+        ..cluster.root().await?
+    };
+    wait::eventually("logging in as root with the edited password", HEAL, || async {
+        root.connect().await.map(drop)
+    })
+    .await?;
 
     for (suffix, key) in SECRETS {
         edit(cluster, suffix, &json!({"stringData": {key: ""}})).await?;
@@ -108,21 +116,35 @@ async fn live(cluster: &Cluster) -> Result<()> {
         edit(cluster, suffix, &json!({"stringData": {key: EDITED}})).await?;
         let name = format!("{}-{suffix}", cluster.name);
         kept.push(secrets.get(&name).await.context("failed to get the Secret")?);
-        secrets.delete(&name, &DeleteParams::default()).await.context("failed to delete the Secret")?;
+        secrets
+            .delete(&name, &DeleteParams::default())
+            .await
+            .context("failed to delete the Secret")?;
     }
     poke(cluster).await?;
     writes(&app).await.context("deleted Secrets")?;
     for secret in kept {
         restore(cluster, secret).await?;
     }
-    let replica = cluster.replicas().await?.into_iter().next().context("there is no replica")?;
+    let replica = cluster
+        .replicas()
+        .await?
+        .into_iter()
+        .next()
+        .context("there is no replica")?;
     pods::delete(&cluster.pods(), &replica, false).await?;
-    cluster.serves(HEAL).await.context("a pod restarted after the Secrets came back")
+    cluster
+        .serves(HEAL)
+        .await
+        .context("a pod restarted after the Secrets came back")
 }
 
 async fn edit(cluster: &Cluster, suffix: &str, patch: &serde_json::Value) -> Result<()> {
     let name = format!("{}-{suffix}", cluster.name);
-    let patched = cluster.of::<Secret>().patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await;
+    let patched = cluster
+        .of::<Secret>()
+        .patch(&name, &PatchParams::default(), &Patch::Merge(patch))
+        .await;
     patched.with_context(|| format!("failed to edit {name}"))?;
     Ok(())
 }
@@ -151,9 +173,18 @@ async fn restore(cluster: &Cluster, before: Secret) -> Result<()> {
         owner_references: before.metadata.owner_references,
         ..ObjectMeta::default()
     };
-    let secret = Secret { metadata, data: before.data, type_: before.type_, ..Secret::default() };
+    let secret = Secret {
+        metadata,
+        data: before.data,
+        type_: before.type_,
+        ..Secret::default()
+    };
     let parameters = PatchParams::apply("e2e").force();
-    cluster.of::<Secret>().patch(&name, &parameters, &Patch::Apply(&secret)).await.context("failed to put it back")?;
+    cluster
+        .of::<Secret>()
+        .patch(&name, &parameters, &Patch::Apply(&secret))
+        .await
+        .context("failed to put it back")?;
     Ok(())
 }
 
