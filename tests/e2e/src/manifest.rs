@@ -24,12 +24,6 @@ impl Manifest {
         }))
     }
 
-    /// A manifest as it was read from a file.
-    #[must_use]
-    pub const fn from_value(value: Value) -> Self {
-        Self(value)
-    }
-
     /// Sets a field of the spec, replacing what was there.
     #[must_use]
     pub fn with(mut self, field: &str, value: Value) -> Self {

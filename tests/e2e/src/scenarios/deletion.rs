@@ -58,14 +58,6 @@ pub(super) async fn claims(context: Arc<Context>) -> Result<()> {
         |c| c.is_empty().then_some(()),
     )
     .await?;
-    wait::objects(
-        &cluster.of::<Secret>(),
-        &cluster.selector(),
-        "waiting for the Secrets' end",
-        HEAL,
-        |s| s.is_empty().then_some(()),
-    )
-    .await?;
     namespace_ends(&context).await
 }
 
@@ -87,6 +79,23 @@ async fn lost_stateful_set(cluster: &Cluster) -> Result<()> {
     })
     .await?;
     cluster.serves(HEAL).await.context("StatefulSet deleted")
+}
+
+/// A policy that is changed to Delete on a live cluster takes the Secrets along with the claims.
+pub(super) async fn policy_changed(context: Arc<Context>) -> Result<()> {
+    let namespace = context.namespace().await?;
+    let cluster = Cluster::create(&context.env, &namespace, &context.manifest("policy", 1)).await?;
+    cluster.patch(json!({"deletionPolicy": "Delete"})).await?;
+    cluster.healthy(HEAL).await?;
+    cluster.delete(HEAL).await?;
+    wait::objects(
+        &cluster.of::<Secret>(),
+        &cluster.selector(),
+        "waiting for the Secrets' end",
+        HEAL,
+        |s| s.is_empty().then_some(()),
+    )
+    .await
 }
 
 /// A namespace that is deleted while a cluster is made in it, and with a cluster that serves, ends by itself.

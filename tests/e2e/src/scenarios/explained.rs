@@ -21,7 +21,8 @@ pub(super) async fn conditions(context: Arc<Context>) -> Result<()> {
         json!({"spec": {"nodeSelector": {"mainstay.dev/there-is": "no-such-node"}}}),
     );
     let scheduling = explained(&context, "explained-node", nowhere, &["node", "selector"]);
-    let missing = Manifest::new("missing", 1, "mysql:there-is-no-such-tag");
+    // Never: a test asks no registry.
+    let missing = Manifest::new("missing", 1, "mysql:there-is-no-such-tag").with("imagePullPolicy", json!("Never"));
     let image = explained(&context, "explained-image", missing, &["there-is-no-such-tag"]);
     let (quota, scheduling, image) = Box::pin(futures::future::try_join3(quota, scheduling, image)).await?;
     for message in [quota, scheduling, image] {

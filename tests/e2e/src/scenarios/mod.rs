@@ -66,6 +66,14 @@ pub const ALL: &[Scenario] = &[
         "Services, TLS, time zones, the application's Secret, accounts, semi-sync"
     ),
     scenario!(
+        "policy-changed-f27",
+        Long,
+        Calm,
+        LIMIT,
+        deletion::policy_changed,
+        "a deletion policy that is changed later counts for the Secrets, too (F27)"
+    ),
+    scenario!(
         "role-labels",
         Long,
         Calm,
@@ -157,7 +165,7 @@ pub const ALL: &[Scenario] = &[
         "deletion-f27",
         Ci,
         Calm,
-        LIMIT,
+        Duration::from_mins(6),
         deletion::claims,
         "claims outlive the cluster and bring it back; policy Delete; namespaces end (F27)"
     ),

@@ -52,7 +52,11 @@ pub(super) async fn odd(context: Arc<Context>) -> Result<()> {
 }
 
 async fn create(cluster: &Cluster, suffix: &str, keys: &[&str]) -> Result<()> {
-    let labels = BTreeMap::from([("mysql.mainstay.dev/cluster".to_owned(), cluster.name.clone())]);
+    // The labels by which Mainstay knows its own objects: with them a user's Secret is taken, as after a deletion.
+    let labels = BTreeMap::from([
+        ("app.kubernetes.io/managed-by".to_owned(), "mainstay".to_owned()),
+        ("mysql.mainstay.dev/cluster".to_owned(), cluster.name.clone()),
+    ]);
     let data = keys
         .iter()
         .map(|k| ((*k).to_owned(), ByteString(ODD.as_bytes().to_vec())))
