@@ -15,8 +15,7 @@ const RULES: &[&str] = &[
     "skip_networking=OFF",
     // What is committed after a marker transaction was in the binlog after it (rule 1 b).
     "binlog_order_commits=ON",
-    // What the manager reads.
-    "log_error=stderr",
+    // What the manager reads. (No log_error: it goes to standard error only while nobody names a file.)
     "log_timestamps=UTC",
 ];
 
@@ -30,6 +29,27 @@ pub(crate) struct RenderError {
 
 /// The my.cnf with which mysqld is started.
 pub(crate) fn render(config: &Config) -> Result<String, RenderError> {
+    let mut text = String::from("# Written by the instance manager at each start of mysqld.\n");
+    push(&mut text, &format!("!include {}", config.paths.config_file.display()));
+    push_own(&mut text, config)?;
+    Ok(text)
+}
+
+/// The my.cnf of the run that makes a data directory. It loads no plugin, so it does not know their variables, and would
+/// not start with one; what makes data directories differ (`lower_case_table_names`, `innodb_page_size`) it does know. So
+/// each option of the cluster may be unknown here. A mistake is found when the server is started.
+pub(crate) fn render_initialise(config: &Config, cluster: &str) -> Result<String, RenderError> {
+    let mut text = String::from("# Written by the instance manager to make a data directory.\n");
+    for line in cluster.lines() {
+        let name = line.trim_start();
+        let is_option = name.starts_with(|c: char| c.is_ascii_alphabetic()) && !name.starts_with("loose");
+        push(&mut text, &if is_option { format!("loose_{name}") } else { line.to_owned() });
+    }
+    push_own(&mut text, config)?;
+    Ok(text)
+}
+
+fn push_own(text: &mut String, config: &Config) -> Result<(), RenderError> {
     let paths = &config.paths;
     let path = |name: &'static str, path: &Path| (name, path.display().to_string());
     let own = [
@@ -40,7 +60,7 @@ pub(crate) fn render(config: &Config) -> Result<String, RenderError> {
         path("ssl_ca", &paths.server_tls.join("ca.crt")),
         path("ssl_cert", &paths.server_tls.join("tls.crt")),
         path("ssl_key", &paths.server_tls.join("tls.key")),
-        path("clone_ssl_ca", &paths.server_tls.join("ca.crt")),
+        path("loose_clone_ssl_ca", &paths.server_tls.join("ca.crt")),
         ("port", config.ports.mysql.to_string()),
         ("bind_address", config.mysql_bind.clone()),
         ("admin_address", config.pod_ip.to_string()),
@@ -49,19 +69,17 @@ pub(crate) fn render(config: &Config) -> Result<String, RenderError> {
         ("report_host", config.host.clone()),
         ("report_port", config.ports.mysql.to_string()),
     ];
-    let mut text = String::from("# Written by the instance manager at each start of mysqld.\n");
-    push(&mut text, &format!("!include {}", paths.config_file.display()));
-    push(&mut text, "[mysqld]");
+    push(text, "[mysqld]");
     for line in RULES {
-        push(&mut text, line);
+        push(text, line);
     }
     for (name, value) in own {
         if value.contains(['\n', '\r']) {
             return Err(RenderError { name });
         }
-        push(&mut text, &format!("{name}={value}"));
+        push(text, &format!("{name}={value}"));
     }
-    Ok(text)
+    Ok(())
 }
 
 fn push(text: &mut String, line: &str) {
@@ -82,7 +100,7 @@ pub(crate) const INITIALISE: &[&str] = &[
     "--skip-innodb-doublewrite",
     "--innodb-flush-log-at-trx-commit=0",
     "--innodb-buffer-pool-size=128M",
-    "--innodb-buffer-pool-dump-at-shutdown=OFF",
+    "--log-error-verbosity=1",
     "--innodb-redo-log-capacity=100M",
     "--caching-sha2-password-auto-generate-rsa-keys=OFF",
 ];
@@ -105,9 +123,17 @@ mod tests {
     fn what_is_its_own_comes_after_what_the_user_wrote() {
         let text = render(&testing::config(Path::new("/t"))).unwrap();
         let at = |piece: &str| text.find(piece).unwrap();
-        for line in ["super_read_only=ON", "skip_replica_start=ON", "log_error=stderr", "datadir="] {
+        for line in ["super_read_only=ON", "skip_replica_start=ON", "log_timestamps=UTC", "datadir="] {
             assert!(at("!include") < at(line), "{line}");
         }
+    }
+
+    #[test]
+    fn a_data_directory_is_made_without_plugins() {
+        let cluster = "# why\n[mysqld]\nlower_case_table_names = 1\nrpl_semi_sync_source_enabled = OFF\nloose_x = 1\n";
+        let text = render_initialise(&testing::config(Path::new("/t")), cluster).unwrap();
+        let wanted = "# why\n[mysqld]\nloose_lower_case_table_names = 1\nloose_rpl_semi_sync_source_enabled = OFF\nloose_x = 1\n";
+        assert!(text.contains(wanted), "{text}");
     }
 
     #[test]

@@ -192,7 +192,7 @@ impl Default for Timing {
             busy_sample: Duration::from_millis(50),
             files: Duration::from_secs(1),
             read_only: Duration::from_secs(3),
-            shutdown: Duration::from_secs(240),
+            shutdown: Duration::from_mins(4),
         }
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mainstay_core::action::Application;
+use mainstay_core::observed::Mysqld;
 use mainstay_mysql::accounts::{self, CLONE, ROOT, replication_user};
 use mainstay_mysql::port::{FirstApplication, REPLICATION_ACCOUNTS, SharedPassword};
 use mainstay_mysql::MysqlError;
@@ -55,7 +56,10 @@ impl Duties {
 
 async fn fulfil(shared: &Shared, application: Option<&Application>) {
     let run = shared.process().run;
-    let is_present = || shared.process().run == run;
+    let is_present = || {
+        let process = shared.process();
+        process.run == run && process.phase == Mysqld::Running
+    };
     let mut due = vec![Duty::Passwords, Duty::FirstAccounts, Duty::Events, Duty::Scheduler, Duty::FormerSource];
     let mut round: u32 = 0;
     while is_present() {

@@ -89,7 +89,7 @@ impl Tail {
 }
 
 fn is_announcement(error: &str) -> bool {
-    ["Aborting", "Data Dictionary initialization failed", "The designated data directory"]
+    ["Aborting", "Data Dictionary initialization failed", "The designated data directory", "The newly created data dir"]
         .iter()
         .any(|start| error.starts_with(start))
 }

@@ -21,7 +21,7 @@ use crate::tls::{Connection, Reloadable, Role, accept};
 /// A connection that does not answer for this long is closed.
 const KEEPALIVE: Duration = Duration::from_secs(5);
 /// A command may not keep the others waiting for longer.
-const LONGEST_DEADLINE: Duration = Duration::from_secs(60);
+const LONGEST_DEADLINE: Duration = Duration::from_mins(1);
 
 /// The service.
 pub(crate) struct Service {
@@ -46,7 +46,6 @@ pub(crate) async fn serve(
         .await
 }
 
-#[expect(clippy::result_large_err, reason = "tonic's own error type")]
 fn require_operator<T>(request: &Request<T>) -> Result<(), Status> {
     match request.extensions().get::<Role>() {
         Some(Role::Operator) => Ok(()),
@@ -54,7 +53,6 @@ fn require_operator<T>(request: &Request<T>) -> Result<(), Status> {
     }
 }
 
-#[expect(clippy::result_large_err, reason = "tonic's own error type")]
 fn head(command: Option<proto::Command>) -> Result<Head, Status> {
     let command = command.ok_or_else(|| Status::invalid_argument("the command has no head"))?;
     Ok(Head {
@@ -65,7 +63,6 @@ fn head(command: Option<proto::Command>) -> Result<Head, Status> {
     })
 }
 
-#[expect(clippy::result_large_err, reason = "tonic's own error type")]
 fn endpoint(endpoint: Option<proto::Endpoint>) -> Result<Endpoint, Status> {
     let endpoint = endpoint.ok_or_else(|| Status::invalid_argument("the command names no other instance"))?;
     let port = u16::try_from(endpoint.port).map_err(|_large| Status::invalid_argument("the port is no port"))?;

@@ -15,7 +15,7 @@ use crate::proto;
 use crate::shared::Shared;
 
 /// The manager's loop turns at least every few seconds; one that did not for this long is stuck.
-const STUCK: Duration = Duration::from_secs(60);
+const STUCK: Duration = Duration::from_mins(1);
 
 /// The pages that anybody in the cluster's network may see.
 pub(crate) fn public(shared: Arc<Shared>) -> Router {

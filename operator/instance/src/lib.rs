@@ -19,7 +19,7 @@ pub mod local;
 pub mod manager;
 mod metrics;
 mod mysqld;
-mod process;
+pub mod process;
 mod secrets;
 mod server;
 mod shared;
@@ -36,7 +36,7 @@ pub use local::LocalError;
 pub use manager::{Manager, ManagerError, install, run};
 
 /// Generated from `proto/instance.proto`.
-#[expect(missing_docs, clippy::pedantic, reason = "generated; the comments stand in the proto file")]
+#[expect(missing_docs, clippy::pedantic, clippy::allow_attributes, reason = "generated; the comments stand in the proto file")]
 pub mod proto {
     tonic::include_proto!("mainstay.instance.v1");
 }

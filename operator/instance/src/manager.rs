@@ -108,7 +108,9 @@ impl Manager {
         let timing = self.shared.config.timing;
         let look = shutdown::make_read_only(self.shared.mysql.as_ref(), timing.read_only);
         let proof = timeout(timing.read_only + timing.read_only, look).await.ok().flatten();
-        if proof.is_none() {
+        if proof.is_some() {
+            shutdown::end_sessions(self.shared.mysql.as_ref()).await;
+        } else {
             tracing::warn!("mysqld cannot be made read-only: it is killed, for a clean stop could lose commits");
         }
         if let Err(reason) = self.server.order(Order::Shutdown(proof)).await {
@@ -134,6 +136,7 @@ impl Manager {
         }
         drop(self.supervisor.await);
         drop(std::fs::remove_file(self.shared.config.paths.manager_socket()));
+        self.shared.release();
     }
 }
 

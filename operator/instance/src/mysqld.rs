@@ -21,7 +21,7 @@ use crate::process::{Child, Exit, Reaper};
 use crate::secrets::{Redactor, Secrets};
 
 /// How long a tool may take to say something short.
-const TOOL: Duration = Duration::from_secs(60);
+const TOOL: Duration = Duration::from_mins(1);
 
 /// Why a program could not be run.
 #[derive(Debug, thiserror::Error)]
@@ -159,7 +159,10 @@ impl Runner {
     ) -> Result<Server, RunError> {
         let mut args: Vec<OsString> = cnf::INITIALISE.iter().map(Into::into).collect();
         args.push(option("--datadir=", directory));
-        self.start(InitFile::Initialise { time_zones }, secrets, args)
+        let cluster = std::fs::read_to_string(&self.config.paths.config_file)
+            .map_err(|source| RunError::File { what: "read the cluster's my.cnf", source })?;
+        let defaults = cnf::render_initialise(&self.config, &cluster).map_err(RunError::Render)?;
+        self.start(InitFile::Initialise { time_zones }, secrets, &defaults, args)
     }
 
     /// Starts a server on the data directory.
@@ -169,15 +172,21 @@ impl Runner {
         secrets: &Secrets,
         args: &[&'static str],
     ) -> Result<Server, RunError> {
-        self.start(purpose, secrets, args.iter().map(Into::into).collect())
+        let defaults = cnf::render(&self.config).map_err(RunError::Render)?;
+        self.start(purpose, secrets, &defaults, args.iter().map(Into::into).collect())
     }
 
-    fn start(&self, purpose: InitFile<'_>, secrets: &Secrets, args: Vec<OsString>) -> Result<Server, RunError> {
+    fn start(
+        &self,
+        purpose: InitFile<'_>,
+        secrets: &Secrets,
+        defaults: &str,
+        args: Vec<OsString>,
+    ) -> Result<Server, RunError> {
         const PROGRAM: &str = "mysqld";
         let paths = &self.config.paths;
         let file = |what| move |source| RunError::File { what, source };
         std::fs::create_dir_all(paths.tmp()).map_err(file("make the directory for temporary files"))?;
-        let defaults = cnf::render(&self.config).map_err(RunError::Render)?;
         write_private(&paths.defaults(), defaults.as_bytes()).map_err(file("write my.cnf"))?;
         let statements = init_file(purpose, &secrets.credentials);
         write_private(&paths.init_file(), statements.expose_secret().as_bytes()).map_err(file("write the init file"))?;

@@ -21,7 +21,7 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Exit {
+pub enum Exit {
     /// By itself.
     Code(i32),
     /// By a signal.
@@ -49,26 +49,26 @@ impl From<WaitStatus> for Exit {
 
 /// A child that runs.
 #[derive(Debug)]
-pub(crate) struct Child {
+pub struct Child {
     pid: Pid,
     exit: oneshot::Receiver<Exit>,
     ended: Option<Exit>,
     reaper: Arc<Reaper>,
     /// What it writes to standard output; taken by whoever reads it.
-    pub(crate) stdout: Option<pipe::Receiver>,
+    pub stdout: Option<pipe::Receiver>,
     /// What it writes to standard error.
-    pub(crate) stderr: Option<pipe::Receiver>,
+    pub stderr: Option<pipe::Receiver>,
 }
 
 impl Child {
     /// Its process id.
     #[must_use]
-    pub(crate) fn pid(&self) -> i32 {
+    pub fn pid(&self) -> i32 {
         self.pid.as_raw_nonzero().get()
     }
 
     /// Waits until it has ended. May be called again, and dropped, at any time.
-    pub(crate) async fn wait(&mut self) -> Exit {
+    pub async fn wait(&mut self) -> Exit {
         if let Some(exit) = self.ended {
             return exit;
         }
@@ -79,7 +79,7 @@ impl Child {
     }
 
     /// Sends it a signal, unless it has ended: its number may be another process's by then.
-    pub(crate) fn signal(&self, signal: Signal) {
+    pub fn signal(&self, signal: Signal) {
         let children = self.reaper.children();
         if children.contains_key(&self.pid())
             && let Err(error) = kill_process(self.pid, signal)
@@ -91,14 +91,14 @@ impl Child {
 
 /// Starts children and waits for them.
 #[derive(Debug)]
-pub(crate) struct Reaper {
+pub struct Reaper {
     children: Mutex<HashMap<i32, oneshot::Sender<Exit>>>,
     adopt_orphans: bool,
 }
 
 impl Reaper {
     /// Begins to wait for children; for orphans too, when this process is PID 1.
-    pub(crate) fn start(adopt_orphans: bool) -> io::Result<Arc<Self>> {
+    pub fn start(adopt_orphans: bool) -> io::Result<Arc<Self>> {
         let reaper = Arc::new(Self { children: Mutex::default(), adopt_orphans });
         let mut signals = signal(SignalKind::child())?;
         let weak = Arc::downgrade(&reaper);
@@ -117,7 +117,7 @@ impl Reaper {
 
     /// Starts a program in a process group of its own (a terminal's Ctrl-C is not its business), with both outputs piped
     /// and nothing to read.
-    pub(crate) fn spawn(self: &Arc<Self>, command: &mut Command) -> io::Result<Child> {
+    pub fn spawn(self: &Arc<Self>, command: &mut Command) -> io::Result<Child> {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         let (sender, exit) = oneshot::channel();
         // Held across the start: the child may end before it is known.
@@ -145,10 +145,9 @@ impl Reaper {
                 tell(&mut children, raw, status);
             }
         }
-        while self.adopt_orphans {
-            match waitpid(None, WaitOptions::NOHANG) {
-                Ok(Some((pid, status))) => tell(&mut children, pid.as_raw_nonzero().get(), status),
-                Ok(None) | Err(_) => return,
+        if self.adopt_orphans {
+            while let Ok(Some((pid, status))) = waitpid(None, WaitOptions::NOHANG) {
+                tell(&mut children, pid.as_raw_nonzero().get(), status);
             }
         }
     }
@@ -157,7 +156,7 @@ impl Reaper {
 fn tell(children: &mut HashMap<i32, oneshot::Sender<Exit>>, pid: i32, status: WaitStatus) {
     if let Some(sender) = children.remove(&pid) {
         // Nobody listens any more: then nobody wants to know.
-        drop(sender.send(status.into()));
+        sender.send(status.into()).ok();
     }
 }
 

@@ -130,6 +130,11 @@ impl Shared {
         }
     }
 
+    /// Gives the volume up; the last thing that a manager does.
+    pub(crate) fn release(&self) {
+        lock(&self.state).unlock();
+    }
+
     /// A command has ended: from now on statuses carry what it was told.
     pub(crate) fn command_ended(&self) {
         let told = self.state().told;

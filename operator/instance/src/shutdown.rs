@@ -6,6 +6,12 @@
 use std::time::Duration;
 
 use mainstay_mysql::Mysql;
+use tokio::time::sleep;
+
+/// How long sessions may take to be ended.
+const SESSIONS: Duration = Duration::from_secs(1);
+/// Between two looks at the commits that hold the server up.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// Proof that the server refused writes, with no commit in flight, when this was made.
 #[derive(Debug)]
@@ -24,12 +30,40 @@ pub(crate) async fn make_read_only(mysql: &dyn Mysql, limit: Duration) -> Option
     if state.commit_cannot_end() {
         return None;
     }
-    if let Err(error) = mysql.set_super_read_only(limit).await {
-        tracing::warn!(%error, "mysqld cannot be made read-only, it will be killed");
-        return None;
+    tokio::select! {
+        result = mysql.set_super_read_only(limit) => if let Err(error) = result {
+            tracing::warn!(%error, "mysqld cannot be made read-only");
+            return None;
+        },
+        () = until_a_commit_cannot_end(mysql) => {
+            tracing::warn!("mysqld cannot be made read-only: a commit waits, and too few replicas are connected");
+            return None;
+        }
     }
     // What counts is what the server says after it.
     if mysql.read_state().await.ok()?.super_read_only { proof } else { None }
+}
+
+/// Ends the sessions for which a stopping server would wait: seconds for those of replicas and its own manager. Best
+/// effort: what is left delays the end, and no more.
+pub(crate) async fn end_sessions(mysql: &dyn Mysql) {
+    if let Err(error) = mysql.end_client_sessions(true, SESSIONS).await {
+        tracing::warn!(%error, "sessions are left to mysqld");
+    }
+    mysql.close_connections().await;
+}
+
+/// Returns when a commit waits for more replicas than are connected, and did so at the look before.
+async fn until_a_commit_cannot_end(mysql: &dyn Mysql) {
+    let mut before = false;
+    loop {
+        sleep(LOOK).await;
+        let now = mysql.read_state().await.is_ok_and(|state| state.commit_cannot_end());
+        if now && before {
+            return;
+        }
+        before = now;
+    }
 }
 
 #[cfg(test)]

@@ -201,7 +201,7 @@ pub(crate) struct StateFile {
 /// What was found when the state file was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// There was none.
+    /// There was none, or nothing was written to it yet.
     Nothing,
     /// It could be read.
     State,
@@ -238,13 +238,20 @@ impl StateFile {
                 }
             }
         }
-        let found = match (existed, &best) {
-            (_, Some(_)) => Found::State,
-            (false, None) => Found::Nothing,
-            (true, None) => Found::Damage,
+        let found = match &best {
+            None => Found::Damage,
+            Some((_, state)) if *state == State::default() => Found::Nothing,
+            Some(_) => Found::State,
         };
         let (generation, state) = best.unwrap_or_default();
         Ok((Self { file, path: path.to_owned(), state, generation }, found))
+    }
+
+    /// Gives the volume up, for another manager: before the last user of this one is gone.
+    pub(crate) fn unlock(&self) {
+        if let Err(error) = rustix::fs::flock(&self.file, rustix::fs::FlockOperation::Unlock) {
+            tracing::warn!(%error, "failed to unlock the state file");
+        }
     }
 
     /// What it holds.
@@ -272,6 +279,8 @@ fn create(path: &Path) -> io::Result<()> {
     let temporary = path.with_extension("new");
     let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
     file.write_all_at(&vec![0; 2 * SLOT], 0)?;
+    // A slot that says "nothing yet", so that a file without a whole slot can only be a damaged one.
+    file.write_all_at(&write_slot(0, &State::default()).map_err(io::Error::other)?, SLOT as u64)?;
     file.sync_all()?;
     std::fs::rename(&temporary, path)?;
     match path.parent() {

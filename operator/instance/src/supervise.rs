@@ -217,7 +217,7 @@ impl Supervisor {
         let mut next = None;
         let mut kill_at: Option<Instant> = None;
         loop {
-            let deadline = kill_at.unwrap_or_else(|| Instant::now() + Duration::from_secs(3600));
+            let deadline = kill_at.unwrap_or_else(|| Instant::now() + Duration::from_hours(1));
             tokio::select! {
                 (exit, reason) = server.ended() => return (next, exit, reason),
                 () = sleep_until(deadline), if kill_at.is_some() => {
@@ -256,11 +256,13 @@ impl Supervisor {
                 (Some(Next::Again), None)
             }
             Order::Stop(_read_only) => {
+                self.shared.set_process(|process| process.phase = Mysqld::Down);
                 server.child.signal(Signal::TERM);
                 self.waiting.push(done);
                 (Some(Next::Again), patience)
             }
             Order::Shutdown(Some(_read_only)) => {
+                self.shared.set_process(|process| process.phase = Mysqld::Down);
                 server.child.signal(Signal::TERM);
                 self.waiting.push(done);
                 (Some(Next::Shutdown), patience)

@@ -166,6 +166,10 @@ fn timed_out(what: &'static str, limit: Duration) -> MysqlError {
 impl Mysql for FakeMysql {
     fn server_started(&self, _version: Version) {}
 
+    async fn close_connections(&self) {
+        self.call("close_connections");
+    }
+
     fn offer_password(&self, _password: SecretString) {}
 
     async fn read_state(&self) -> Result<ServerState, MysqlError> {
@@ -295,8 +299,8 @@ impl Mysql for FakeMysql {
         Ok(())
     }
 
-    async fn end_client_sessions(&self, _limit: Duration) -> Result<usize, MysqlError> {
-        self.call("end_client_sessions");
+    async fn end_client_sessions(&self, replicas: bool, _limit: Duration) -> Result<usize, MysqlError> {
+        self.call(if replicas { "end_all_sessions" } else { "end_client_sessions" });
         Ok(0)
     }
 

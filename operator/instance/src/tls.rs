@@ -223,8 +223,12 @@ pub(crate) fn accept(
 ) -> ReceiverStream<Result<Connection, io::Error>> {
     let (sender, receiver) = mpsc::channel(BACKLOG);
     tokio::spawn(async move {
-        while !sender.is_closed() {
-            match listener.accept().await {
+        loop {
+            let accepted = tokio::select! {
+                () = sender.closed() => return,
+                accepted = listener.accept() => accepted,
+            };
+            match accepted {
                 Ok((stream, peer)) => {
                     let (sender, acceptor, uri) = (sender.clone(), tls.acceptor(), instance_uri.clone());
                     tokio::spawn(async move {

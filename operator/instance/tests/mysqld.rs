@@ -27,12 +27,13 @@ async fn rows(node: &Node) -> BTreeSet<u32> {
 
 /// A table in the application's database, when that is there.
 async fn make_table(cluster: &mut Cluster, primary: usize) {
-    let mut root = cluster.nodes[primary].root().await;
+    // A login each time: it has the privileges that it began with.
     until("the application's database is there", async || {
+        let mut root = cluster.nodes[primary].root().await;
         root.query_drop("CREATE TABLE IF NOT EXISTS my_app.t (n INT PRIMARY KEY)").await.is_ok()
     })
     .await;
-    let executed = cluster.nodes[primary].report().await.executed;
+    let executed = cluster.mark(primary).await;
     for node in 0..cluster.nodes.len() {
         cluster.nodes[node].wait_for(&executed).await;
     }
@@ -129,15 +130,15 @@ async fn three_instances_attach_open_and_acknowledge() {
     for number in 0..20 {
         insert(&cluster.nodes[0], number).await.unwrap();
     }
-    let report = cluster.nodes[0].report().await;
-    assert_eq!(report.semi_sync.acknowledgers.len(), 2, "{report:#?}");
+    let report = cluster.nodes[0].wait("both are members", |report| report.semi_sync.acknowledgers.len() == 2).await;
+    let written = cluster.mark(0).await;
     for node in [1, 2] {
-        cluster.nodes[node].wait_for(&report.executed).await;
+        cluster.nodes[node].wait_for(&written).await;
         assert_eq!(rows(&cluster.nodes[node]).await.len(), 20);
         assert_eq!(cluster.nodes[node].http("/ready").await.0, 200);
     }
     let (_, metrics) = cluster.nodes[0].http("/metrics").await;
-    assert!(metrics.contains("mainstay_mysql_semi_sync_clients{cluster=\"shop\",instance=\"shop-0\""), "{metrics}");
+    assert!(metrics.lines().any(|line| line.starts_with("mainstay_mysql_semi_sync_clients{") && line.ends_with(" 2")), "{metrics}");
     // The application's user works, and the accounts came once, through the binlog.
     let mut app = cluster.nodes[0].log_in("app", support::APP).await.unwrap();
     app.query_drop("INSERT INTO my_app.t VALUES (1000)").await.unwrap();
@@ -149,8 +150,9 @@ async fn three_instances_attach_open_and_acknowledge() {
     let answer = cluster.give(0, Verb::Mark).await;
     println!("mark: {:?}", answer.took);
     let marker = answer.must_be_done().marker.clone().unwrap();
-    let mark = marker.subtract(&report.executed);
-    assert!(mark.to_string().contains(":mainstay:1"), "{mark}");
+    let mark = marker.subtract(&written);
+    assert!(mark.to_string().contains(":mainstay:"), "{mark}");
+    assert_eq!(mark.of_source(&report.server_uuid), mark, "a marker is the primary's own");
     cluster.nodes[1].wait_for(&marker).await;
     for node in &mut cluster.nodes {
         node.cut().await;
@@ -176,7 +178,7 @@ async fn a_lost_primary_is_replaced_and_returns_as_a_replica() {
     cluster.make_primary(winner).await;
     println!("fence, attach, open: {:?}", began.elapsed());
     insert(&cluster.nodes[winner], 100).await.unwrap();
-    let new = cluster.nodes[winner].report().await.executed;
+    let new = cluster.mark(winner).await;
 
     cluster.nodes[0].start().await;
     let report = cluster.nodes[0].wait("it answers", |report| report.mysqld == Mysqld::Running).await;
@@ -464,7 +466,7 @@ async fn mysqld_is_started_again_in_place_read_only_and_detached() {
     cluster.give(0, open(both, 1, baseline)).await.must_be_done();
     cluster.nodes[1].inside().await.query_drop("STOP REPLICA SQL_THREAD").await.unwrap();
     insert(&cluster.nodes[0], 1).await.unwrap();
-    let executed = cluster.nodes[0].report().await.executed;
+    let executed = cluster.mark(0).await;
     cluster.nodes[1].wait("it received", |report| report.received.contains(&executed) || report.set().contains(&executed)).await;
     cluster.nodes[1].signal(Signal::KILL);
     cluster.nodes[1].wait_for(&executed).await;
@@ -644,4 +646,38 @@ async fn a_frozen_mysqld_is_said_to_be_one_and_is_fenced_by_killing_it() {
     for node in &mut cluster.nodes {
         node.cut().await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs the files of a MySQL image: MAINSTAY_TEST_MYSQL"]
+async fn certificates_are_read_again_when_they_change() {
+    show_logs();
+    let mut cluster = Cluster::start(1).await;
+    let expiry = "SELECT VARIABLE_VALUE FROM performance_schema.global_status WHERE VARIABLE_NAME='Ssl_server_not_after'";
+    let before = cluster.nodes[0].text(expiry).await;
+    cluster.renew_certificate(0);
+    until("mysqld has the new certificate", async || cluster.nodes[0].text(expiry).await != before).await;
+    let address = std::net::SocketAddr::new(cluster.nodes[0].config.bind, cluster.nodes[0].config.ports.grpc);
+    // A new connection is made with it, and one that is up goes on.
+    let mut new = connect(address, "renewed", &cluster.operator()).await.unwrap();
+    new.ping("operator").await.unwrap();
+    cluster.nodes[0].report().await;
+    cluster.nodes[0].cut().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs the files of a MySQL image: MAINSTAY_TEST_MYSQL"]
+async fn f04_an_instance_with_nothing_but_ipv6() {
+    show_logs();
+    let mut cluster = Cluster::prepare(1);
+    let loopback = std::net::IpAddr::V6(std::net::Ipv6Addr::LOCALHOST);
+    let node = &mut cluster.nodes[0];
+    (node.config.pod_ip, node.config.bind, node.config.mysql_bind) = (loopback, loopback, loopback.to_string());
+    node.start().await;
+    node.wait("it answers", |report| report.mysqld == Mysqld::Running).await;
+    for port in [node.config.ports.admin, node.config.ports.mysql] {
+        tokio::net::TcpStream::connect((loopback, port)).await.unwrap();
+    }
+    assert_eq!(node.http("/startup").await.0, 200);
+    node.cut().await;
 }

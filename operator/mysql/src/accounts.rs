@@ -80,13 +80,18 @@ impl Group<'_> {
         self.accounts.iter().map(each).collect::<Vec<_>>().join(", ")
     }
 
+    fn alter(&self) -> Statement {
+        let (users, require) = (self.with_password(), self.require);
+        Statement::secret(format!("ALTER USER {users} REQUIRE {require} {NEVER_EXPIRES} ACCOUNT UNLOCK"))
+    }
+
     /// Few statements, each for the whole group: each costs two syncs of the disk at every start.
     fn statements(&self) -> Vec<Statement> {
         let (users, accounts) = (self.with_password(), self.accounts.join(", "));
         let (require, option) = (self.require, if self.grant_option { " WITH GRANT OPTION" } else { "" });
         let mut statements = vec![
             Statement::secret(format!("CREATE USER IF NOT EXISTS {users} REQUIRE {require} {NEVER_EXPIRES}")),
-            Statement::secret(format!("ALTER USER {users} REQUIRE {require} {NEVER_EXPIRES} ACCOUNT UNLOCK")),
+            self.alter(),
         ];
         statements.extend(self.grants.iter().map(|what| Statement::plain(format!("GRANT {what} TO {accounts}{option}"))));
         statements.extend(self.revokes.iter().map(|what| Statement::plain(format!("REVOKE {what} FROM {accounts}"))));
@@ -175,10 +180,11 @@ pub fn init_file(purpose: InitFile<'_>, credentials: &Credentials) -> SecretStri
     text.into()
 }
 
-/// Statements that set the passwords of the local accounts in a running server, outside of the binlog.
+/// Statements that set the passwords of the local accounts in a running server, outside of the binlog. (Grants only an
+/// init file can give: its session has every privilege.)
 pub(crate) fn local_passwords(credentials: &Credentials) -> Vec<Statement> {
     let mut statements = vec![Statement::plain("SET SESSION sql_log_bin=0")];
-    statements.extend(local_groups(credentials).iter().flat_map(Group::statements));
+    statements.extend(local_groups(credentials).iter().map(Group::alter));
     statements.push(Statement::plain("SET SESSION sql_log_bin=1"));
     statements
 }

@@ -26,6 +26,9 @@ use crate::read;
 /// How long a look at the server may take.
 const READ_LIMIT: Duration = Duration::from_secs(2);
 
+/// How long one connection may take to be closed.
+const CLOSE_LIMIT: Duration = Duration::from_millis(200);
+
 /// The tag of Mainstay's own transactions (MySQL 8.3 and later).
 pub const MARKER_TAG: &str = "mainstay";
 
@@ -132,6 +135,14 @@ impl Mysql for Adapter {
         self.dialer.next_run();
     }
 
+    async fn close_connections(&self) {
+        for session in [&self.control, &self.eye, &self.writer] {
+            // One that is in use, or does not answer, is left to the server.
+            let close = async { session.lock().await.close().await };
+            drop(timeout(CLOSE_LIMIT, close).await);
+        }
+    }
+
     fn offer_password(&self, password: SecretString) {
         self.dialer.offer(password);
     }
@@ -225,9 +236,9 @@ impl Mysql for Adapter {
         timeout(limit, work).await.map_err(|_elapsed| MysqlError::Timeout { what: WHAT, limit })?
     }
 
-    async fn end_client_sessions(&self, limit: Duration) -> Result<usize, MysqlError> {
+    async fn end_client_sessions(&self, replicas: bool, limit: Duration) -> Result<usize, MysqlError> {
         const WHAT: &str = "end the clients' sessions";
-        let rows = self.rows(&self.control, WHAT, limit, Statement::plain(sql::CLIENT_SESSIONS)).await?;
+        let rows = self.rows(&self.control, WHAT, limit, sql::client_sessions(replicas)).await?;
         let ids = rows.iter().map(|row| read::column(row, 0)).collect::<Result<Vec<u64>, _>>()?;
         // Not waited for: a session may take its time to roll back.
         for id in &ids {
@@ -314,7 +325,11 @@ impl Mysql for Adapter {
         let rows = self.rows(&self.writer, WHAT, limit, Statement::plain(sql::PARTIAL_REVOKES)).await?;
         let partial_revokes = rows.first().map(|row| read::column::<bool>(row, 0)).transpose()?.unwrap_or(false);
         let mut statements = Vec::new();
-        statements.extend(root.into_iter().flat_map(sql::create_root));
+        if let Some(password) = root {
+            let rows = self.rows(&self.writer, WHAT, limit, Statement::plain(sql::OWN_GRANTS)).await?;
+            let own = rows.iter().map(|row| read::text(row, 0)).collect::<Result<Vec<_>, _>>()?;
+            statements.extend(sql::create_root(password, &own));
+        }
         statements.extend(application.into_iter().flat_map(|app| sql::create_application(app, partial_revokes)));
         statements.push(sql::note(Notes::FIRST_ACCOUNTS_MADE));
         self.run(&self.writer, WHAT, limit, &statements).await?;

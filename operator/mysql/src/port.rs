@@ -90,6 +90,9 @@ pub trait Mysql: Send + Sync {
     /// Tells that a new server process was started: connections to the former one are worthless.
     fn server_started(&self, version: Version);
 
+    /// Closes all connections of its own: a server that is asked to end waits for them.
+    async fn close_connections(&self);
+
     /// The password with which to log in from now on; the one that worked last is tried after it.
     fn offer_password(&self, password: SecretString);
 
@@ -144,8 +147,9 @@ pub trait Mysql: Send + Sync {
     /// Kills sessions and waits until they are gone.
     async fn end_sessions(&self, connections: &[u64], limit: Duration) -> Result<(), MysqlError>;
 
-    /// Kills the sessions of all clients that are not Mainstay; their number.
-    async fn end_client_sessions(&self, limit: Duration) -> Result<usize, MysqlError>;
+    /// Kills the sessions of all clients that are not Mainstay, and with `replicas` those that read the binlog; their
+    /// number.
+    async fn end_client_sessions(&self, replicas: bool, limit: Duration) -> Result<usize, MysqlError>;
 
     /// Commits a transaction that changes nothing, and gives gtid_executed after it: everything that was in the binlog
     /// before is in there (rule 1 b).

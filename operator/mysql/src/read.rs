@@ -80,7 +80,7 @@ fn read_flags(row: &Row, state: &mut ServerState) -> Result<(), MysqlError> {
 }
 
 fn read_channel(row: &Row, applier_errors: &[Row], received: &[Row]) -> Result<Channel, MysqlError> {
-    let receiver = match text(row, 2)?.as_str() {
+    let receiver_state = match text(row, 2)?.as_str() {
         "ON" => Receiver::On,
         "CONNECTING" => Receiver::Connecting,
         "OFF" => Receiver::Off,
@@ -93,7 +93,7 @@ fn read_channel(row: &Row, applier_errors: &[Row], received: &[Row]) -> Result<C
     Ok(Channel {
         host: text(row, 0)?,
         port: column(row, 1)?,
-        receiver,
+        receiver: receiver_state,
         applier_running: text(row, 3)? == "ON",
         received: received.first().map(|row| gtid_set(row, 0)).transpose()?.unwrap_or_default(),
         last_heard: age(row, 6)?,

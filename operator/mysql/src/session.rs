@@ -197,6 +197,13 @@ impl Session {
         Ok(())
     }
 
+    /// Closes the connection, if there is one.
+    pub(crate) async fn close(&mut self) {
+        if let Some((_, conn)) = self.conn.take() {
+            drop(conn.disconnect().await);
+        }
+    }
+
     async fn connection(&mut self, dialer: &Dialer) -> Result<(u64, Conn), MysqlError> {
         self.settle(dialer).await?;
         let run = dialer.run();

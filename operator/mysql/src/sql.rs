@@ -151,11 +151,19 @@ pub(crate) fn sessions_among(connections: &[u64]) -> Statement {
     Statement::plain(format!("SELECT PROCESSLIST_ID FROM performance_schema.threads WHERE PROCESSLIST_ID IN ({list})"))
 }
 
-pub(crate) const CLIENT_SESSIONS: &str = "SELECT PROCESSLIST_ID FROM performance_schema.threads \
-WHERE TYPE='FOREGROUND' AND PROCESSLIST_ID IS NOT NULL AND PROCESSLIST_ID<>CONNECTION_ID() \
-AND PROCESSLIST_USER<>'mainstay' AND PROCESSLIST_USER NOT LIKE 'mainstay\\_%' \
-AND PROCESSLIST_USER NOT IN ('event_scheduler','system user') \
-AND PROCESSLIST_COMMAND NOT IN ('Binlog Dump','Binlog Dump GTID','Daemon')";
+/// Sessions of clients; with `replicas` also those that read the binlog, whoever they are.
+pub(crate) fn client_sessions(replicas: bool) -> Statement {
+    const DUMPS: &str = "PROCESSLIST_COMMAND IN ('Binlog Dump','Binlog Dump GTID')";
+    let clients = format!(
+        "PROCESSLIST_USER<>'mainstay' AND PROCESSLIST_USER NOT LIKE 'mainstay\\_%' \
+         AND PROCESSLIST_USER NOT IN ('event_scheduler','system user') AND PROCESSLIST_COMMAND<>'Daemon' AND NOT {DUMPS}"
+    );
+    let which = if replicas { format!("(({clients}) OR {DUMPS})") } else { clients };
+    Statement::plain(format!(
+        "SELECT PROCESSLIST_ID FROM performance_schema.threads WHERE TYPE='FOREGROUND' AND PROCESSLIST_ID IS NOT NULL \
+         AND PROCESSLIST_ID<>CONNECTION_ID() AND {which}"
+    ))
+}
 
 /// An empty transaction with a GTID of its own tag: it can be told from the users' transactions, takes no lock, and goes
 /// through the binlog and the acknowledgement like any other.
@@ -225,17 +233,20 @@ pub(crate) fn note(json: &str) -> Statement {
 
 pub(crate) const PARTIAL_REVOKES: &str = "SELECT @@GLOBAL.partial_revokes";
 
-pub(crate) fn create_root(password: &SecretString) -> Vec<Statement> {
+/// The grants of this session's account, one a row.
+pub(crate) const OWN_GRANTS: &str = "SHOW GRANTS FOR CURRENT_USER()";
+
+/// The DBA's account gets what the manager has, `own_grants`: everything but SHUTDOWN, which nobody has, because a clean
+/// stop acknowledges what no replica has (decision A1). (`GRANT ALL` takes a grantor who has all.)
+pub(crate) fn create_root(password: &SecretString, own_grants: &[String]) -> Vec<Statement> {
     let root = quote::account(accounts::ROOT, "%");
-    vec![
-        Statement::secret(format!(
-            "CREATE USER IF NOT EXISTS {root} IDENTIFIED BY {}",
-            quote::string(password.expose_secret())
-        )),
-        Statement::plain(format!("GRANT ALL ON *.* TO {root} WITH GRANT OPTION")),
-        // A clean stop acknowledges what no replica has (decision A1): nobody may ask for one.
-        Statement::plain(format!("REVOKE SHUTDOWN ON *.* FROM {root}")),
-    ]
+    let mut statements = vec![Statement::secret(format!(
+        "CREATE USER IF NOT EXISTS {root} IDENTIFIED BY {}",
+        quote::string(password.expose_secret())
+    ))];
+    let own = format!("{}@{}", quote::identifier(accounts::MANAGER), quote::identifier("localhost"));
+    statements.extend(own_grants.iter().map(|grant| Statement::plain(grant.replace(&own, &root))));
+    statements
 }
 
 pub(crate) fn create_application(application: &FirstApplication, partial_revokes: bool) -> Vec<Statement> {
@@ -279,7 +290,14 @@ mod tests {
         let shown = format!("{:?}", start_receiver(1, &password));
         assert_eq!(shown, "Statement(..)");
         assert!(clone_instance("h", 1, &password).is_secret());
-        assert!(create_root(&password)[0].is_secret());
+        assert!(create_root(&password, &[])[0].is_secret());
+    }
+
+    #[test]
+    fn a1_the_dba_gets_what_the_manager_has() {
+        let own = ["GRANT SELECT, RELOAD ON *.* TO `mainstay`@`localhost` WITH GRANT OPTION".to_owned()];
+        let statements = create_root(&SecretString::from("x".to_owned()), &own);
+        assert_eq!(statements[1].text(), "GRANT SELECT, RELOAD ON *.* TO 'root'@'%' WITH GRANT OPTION");
     }
 
     #[test]

@@ -44,7 +44,7 @@ pub(super) async fn attach(context: &Context<'_>, source: &Endpoint) -> Outcome 
     mysql.set_source(&source, context.left()).await?;
     mysql.start_applier(context.left()).await?;
     mysql.start_receiver(context.shared.config.ordinal, password, context.left()).await?;
-    if was_primary && let Err(error) = mysql.end_client_sessions(CLIENTS).await {
+    if was_primary && let Err(error) = mysql.end_client_sessions(false, CLIENTS).await {
         tracing::warn!(%error, "clients of the former primary may still be connected");
     }
     Ok(Done::Applied)

@@ -115,7 +115,7 @@ async fn end_clients(context: &Context<'_>) {
     if let Err(error) = context.mysql.set_event_scheduler(false, CLIENTS).await {
         tracing::warn!(%error, "the event scheduler still runs");
     }
-    match context.mysql.end_client_sessions(CLIENTS).await {
+    match context.mysql.end_client_sessions(false, CLIENTS).await {
         Ok(0) => {}
         Ok(sessions) => tracing::info!(sessions, "ended the clients' sessions"),
         Err(error) => tracing::warn!(%error, "clients may still be connected"),

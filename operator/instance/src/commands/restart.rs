@@ -11,7 +11,10 @@ pub(super) async fn restart(context: &Context<'_>) -> Outcome {
         return Ok(Done::Already);
     }
     match shutdown::make_read_only(context.mysql, context.left()).await {
-        Some(proof) => context.server.stop(proof).await,
+        Some(proof) => {
+            shutdown::end_sessions(context.mysql).await;
+            context.server.stop(proof).await;
+        }
         None => context.server.kill().await,
     }
     Ok(Done::Applied)

@@ -427,7 +427,7 @@ async fn a_marker_that_nobody_acknowledges_is_refused() {
 async fn a1_restart_stops_cleanly_only_what_is_read_only() {
     let bench = Bench::new(testing::primary(1));
     assert!(applied(&bench.give(1, 1, Verb::Restart).await));
-    assert_eq!(bench.mysql.calls(), ["set_super_read_only", "stop"]);
+    assert_eq!(bench.mysql.calls(), ["set_super_read_only", "end_all_sessions", "close_connections", "stop"]);
     let bench = Bench::new(testing::primary(1));
     bench.mysql.hang_commits();
     assert!(applied(&bench.give(1, 1, Verb::Restart).await));

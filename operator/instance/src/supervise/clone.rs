@@ -19,7 +19,7 @@ use crate::mysqld::{Server, chain};
 use crate::state::Stage;
 
 /// How long the empty recipient may take to answer.
-const RECIPIENT: Duration = Duration::from_secs(120);
+const RECIPIENT: Duration = Duration::from_mins(2);
 /// Between two looks at the progress.
 const PROGRESS: Duration = Duration::from_secs(1);
 

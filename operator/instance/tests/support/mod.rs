@@ -27,31 +27,31 @@ use rcgen::{
 };
 
 /// A test fails when what it waits for has not come after this long.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Passwords with everything that a quoting path can stumble over (case F11).
-pub const MANAGER: &str = "'\"\\$#<>%@:/?& ;*m";
-pub const REPLICATION: &str = "r'\"\\$#<>%@:/?& ;*";
-pub const CLONE: &str = "'c'\\';\"";
-pub const MONITOR: &str = ";m`";
-pub const ROOT: &str = "\\'r00t\"% ";
-pub const APP: &str = "a;*/'--#pp";
+pub(crate) const MANAGER: &str = "'\"\\$#<>%@:/?& ;*m";
+pub(crate) const REPLICATION: &str = "r'\"\\$#<>%@:/?& ;*";
+pub(crate) const CLONE: &str = "'c'\\';\"";
+pub(crate) const MONITOR: &str = ";m`";
+pub(crate) const ROOT: &str = "\\'r00t\"% ";
+pub(crate) const APP: &str = "a;*/'--#pp";
 
 type Issuer = CertifiedIssuer<'static, KeyPair>;
 
 /// A cluster's worth of certificates, and the managers.
-pub struct Cluster {
-    pub dir: tempfile::TempDir,
+pub(crate) struct Cluster {
+    pub(crate) dir: tempfile::TempDir,
     cluster_ca: Issuer,
     operator_ca: Issuer,
-    pub nodes: Vec<Node>,
-    pub epoch: u64,
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) epoch: u64,
 }
 
 /// An instance: its files, its manager while it runs, and the operator's connection to it.
-pub struct Node {
-    pub config: Config,
-    pub manager: Option<Manager>,
+pub(crate) struct Node {
+    pub(crate) config: Config,
+    pub(crate) manager: Option<Manager>,
     client: Option<InstanceClient>,
     tls: ClientTls,
     seq: u64,
@@ -66,8 +66,15 @@ fn ca(name: &str) -> Issuer {
 }
 
 fn leaf(issuer: &Issuer, uri: &str) -> (String, String) {
+    leaf_for(issuer, &["localhost"], uri)
+}
+
+fn leaf_for(issuer: &Issuer, names: &[&str], uri: &str) -> (String, String) {
     let key = KeyPair::generate().unwrap();
-    let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+    let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+    let years = 2030 + i32::try_from(names.len()).unwrap();
+    let mut params = CertificateParams::new(names).unwrap();
+    params.not_after = rcgen::date_time_ymd(years, 1, 1);
     params.subject_alt_names.push(SanType::URI(uri.try_into().unwrap()));
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
     let certificate = params.signed_by(&key, issuer).unwrap();
@@ -83,6 +90,11 @@ fn programs() -> Programs {
     let at = |path: &str| OsString::from(format!("{root}/{path}"));
     let program = |path: &str| {
         vec![
+            // A test that fails leaves no mysqld behind: it ends with the thread that started it.
+            "setpriv".into(),
+            "--pdeathsig".into(),
+            "KILL".into(),
+            "--".into(),
             at("usr/lib64/ld-linux-x86-64.so.2"),
             "--library-path".into(),
             at("usr/lib/x86_64-linux-gnu"),
@@ -131,7 +143,7 @@ fn write(path: &Path, text: &str) {
 
 impl Cluster {
     /// Files for this many instances; nothing runs.
-    pub fn prepare(instances: u32) -> Self {
+    pub(crate) fn prepare(instances: u32) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let (cluster_ca, operator_ca) = (ca("cluster"), ca("operator"));
         let mut cluster = Self { dir, cluster_ca, operator_ca, nodes: Vec::new(), epoch: 1 };
@@ -140,7 +152,7 @@ impl Cluster {
     }
 
     /// Instances that answer.
-    pub async fn start(instances: u32) -> Self {
+    pub(crate) async fn start(instances: u32) -> Self {
         let mut cluster = Self::prepare(instances);
         for node in &mut cluster.nodes {
             node.start().await;
@@ -152,7 +164,7 @@ impl Cluster {
     }
 
     /// An open primary (0) with the others attached as members.
-    pub async fn bootstrap(instances: u32) -> Self {
+    pub(crate) async fn bootstrap(instances: u32) -> Self {
         let mut cluster = Self::start(instances).await;
         cluster.make_primary(0).await;
         cluster
@@ -204,27 +216,36 @@ impl Cluster {
         Node { config, manager: None, client: None, tls: self.operator(), seq: 0 }
     }
 
+    /// Another certificate for an instance, for one name more.
+    pub(crate) fn renew_certificate(&self, node: usize) {
+        let names = ["localhost", "renewed"];
+        let (certificate, key) = leaf_for(&self.cluster_ca, &names, &layout::instance_uri("prod", "shop"));
+        let directory = &self.nodes[node].config.paths.server_tls;
+        write(&directory.join("tls.key"), &key);
+        write(&directory.join("tls.crt"), &certificate);
+    }
+
     /// The operator's certificate.
-    pub fn operator(&self) -> ClientTls {
+    pub(crate) fn operator(&self) -> ClientTls {
         let (certificate, key) = leaf(&self.operator_ca, layout::OPERATOR_URI);
         ClientTls { certificate, key: key.into(), ca: self.cluster_ca.pem() }
     }
 
     /// The certificate of any other instance.
-    pub fn sibling(&self) -> ClientTls {
+    pub(crate) fn sibling(&self) -> ClientTls {
         let (certificate, key) = leaf(&self.cluster_ca, &layout::instance_uri("prod", "shop"));
         ClientTls { certificate, key: key.into(), ca: self.cluster_ca.pem() }
     }
 
     /// The certificate of an instance of another cluster, whose CA is trusted by nobody here.
-    pub fn stranger(&self) -> ClientTls {
+    pub(crate) fn stranger(&self) -> ClientTls {
         let (certificate, key) = leaf(&ca("other"), layout::OPERATOR_URI);
         ClientTls { certificate, key: key.into(), ca: self.cluster_ca.pem() }
     }
 
     /// An election with a foregone winner: everybody that runs is fenced, the others are attached to it, and it is opened
     /// with them as its members.
-    pub async fn make_primary(&mut self, winner: usize) {
+    pub(crate) async fn make_primary(&mut self, winner: usize) {
         self.epoch += 1;
         let k = u32::try_from(self.nodes.len() / 2).unwrap();
         for node in 0..self.nodes.len() {
@@ -244,34 +265,39 @@ impl Cluster {
         self.give(winner, open(members, k, baseline)).await.must_be_done();
     }
 
+    /// Everything that is in the primary's binlog now.
+    pub(crate) async fn mark(&mut self, primary: usize) -> GtidSet {
+        self.give(primary, Verb::Mark).await.must_be_done().marker.clone().unwrap()
+    }
+
     /// Gives a command under the present epoch.
-    pub async fn give(&mut self, node: usize, verb: Verb) -> Answer {
+    pub(crate) async fn give(&mut self, node: usize, verb: Verb) -> Answer {
         let epoch = self.epoch;
         self.nodes[node].give(epoch, verb).await
     }
 }
 
 /// Open with the application that tests use.
-pub fn open(members: BTreeSet<MemberId>, acks_required: u32, baseline: GtidSet) -> Verb {
+pub(crate) fn open(members: BTreeSet<MemberId>, acks_required: u32, baseline: GtidSet) -> Verb {
     let application = Some(Application { database: "my_app".to_owned(), user: "app".to_owned() });
     Verb::Open { members, acks_required, baseline, application }
 }
 
 /// The answer to a command, and how long it took.
-pub struct Answer {
-    pub reply: Reply,
-    pub took: Duration,
+pub(crate) struct Answer {
+    pub(crate) reply: Reply,
+    pub(crate) took: Duration,
 }
 
 impl Answer {
     #[track_caller]
-    pub fn must_be_done(&self) -> &InstanceReport {
+    pub(crate) fn must_be_done(&self) -> &InstanceReport {
         assert!(!matches!(self.reply.outcome, Outcome::Refused { .. }), "{:?}", self.reply.outcome);
         self.reply.report.as_ref().unwrap()
     }
 
     #[track_caller]
-    pub fn must_be_refused(&self, because: &str) {
+    pub(crate) fn must_be_refused(&self, because: &str) {
         match &self.reply.outcome {
             Outcome::Refused { reason } => assert!(reason.contains(because), "{reason:?} does not say {because:?}"),
             other => panic!("{other:?}, and not refused because {because:?}"),
@@ -280,20 +306,20 @@ impl Answer {
 }
 
 impl Node {
-    pub async fn start(&mut self) {
+    pub(crate) async fn start(&mut self) {
         self.manager = Some(Manager::start(self.config.clone()).await.unwrap());
         self.client = None;
     }
 
     /// As a power cut.
-    pub async fn cut(&mut self) {
+    pub(crate) async fn cut(&mut self) {
         self.client = None;
         if let Some(manager) = self.manager.take() {
             manager.kill().await;
         }
     }
 
-    pub async fn client(&mut self) -> &mut InstanceClient {
+    pub(crate) async fn client(&mut self) -> &mut InstanceClient {
         if self.client.is_none() {
             let address = std::net::SocketAddr::new(self.config.bind, self.config.ports.grpc);
             self.client = Some(connect(address, "localhost", &self.tls).await.unwrap());
@@ -301,14 +327,14 @@ impl Node {
         self.client.as_mut().unwrap()
     }
 
-    pub async fn give(&mut self, epoch: u64, verb: Verb) -> Answer {
+    pub(crate) async fn give(&mut self, epoch: u64, verb: Verb) -> Answer {
         let to = self.id().await;
         self.seq += 1;
         let seq = self.seq;
         self.give_as(to, epoch, seq, Duration::from_secs(10), verb).await
     }
 
-    pub async fn give_as(&mut self, to: MemberId, epoch: u64, seq: u64, deadline: Duration, verb: Verb) -> Answer {
+    pub(crate) async fn give_as(&mut self, to: MemberId, epoch: u64, seq: u64, deadline: Duration, verb: Verb) -> Answer {
         let command = InstanceCommand { to, epoch, deadline, verb, why: String::new() };
         let began = Instant::now();
         let reply = self.client().await.command(&command, seq).await.unwrap();
@@ -316,29 +342,29 @@ impl Node {
     }
 
     /// The first report of a new stream.
-    pub async fn report(&mut self) -> InstanceReport {
+    pub(crate) async fn report(&mut self) -> InstanceReport {
         use futures::StreamExt as _;
         let mut stream = self.client().await.watch().await.unwrap();
-        stream.next().await.unwrap().unwrap()
+        stream.next().await.unwrap().unwrap().report
     }
 
-    pub async fn id(&mut self) -> MemberId {
+    pub(crate) async fn id(&mut self) -> MemberId {
         let incarnation = self.report().await.incarnation;
         MemberId { instance: self.config.instance.clone(), incarnation }
     }
 
-    pub async fn endpoint(&mut self) -> Endpoint {
+    pub(crate) async fn endpoint(&mut self) -> Endpoint {
         Endpoint { id: self.id().await, host: "localhost".to_owned(), port: self.config.ports.admin }
     }
 
     /// Follows the stream until it says what is wanted.
-    pub async fn wait(&mut self, what: &str, wanted: impl Fn(&InstanceReport) -> bool) -> InstanceReport {
+    pub(crate) async fn wait(&mut self, what: &str, wanted: impl Fn(&InstanceReport) -> bool) -> InstanceReport {
         use futures::StreamExt as _;
         let mut last = None;
         let search = async {
             let mut stream = self.client().await.watch().await.unwrap();
             loop {
-                let report = stream.next().await.unwrap().unwrap();
+                let report = stream.next().await.unwrap().unwrap().report;
                 if wanted(&report) {
                     return report;
                 }
@@ -352,19 +378,19 @@ impl Node {
     }
 
     /// Waits until everything of `set` is executed here.
-    pub async fn wait_for(&mut self, set: &GtidSet) {
+    pub(crate) async fn wait_for(&mut self, set: &GtidSet) {
         self.wait("it has executed a set", |report| report.executed.contains(set)).await;
     }
 
     /// A client over the socket.
-    pub async fn log_in(&self, user: &str, password: &str) -> Result<Conn, mysql_async::Error> {
+    pub(crate) async fn log_in(&self, user: &str, password: &str) -> Result<Conn, mysql_async::Error> {
         let socket = self.config.paths.socket();
         let opts = OptsBuilder::default().socket(socket.to_str().map(str::to_owned)).user(Some(user)).pass(Some(password));
         Conn::new(opts).await
     }
 
     /// The DBA, once `root@'%'` is there.
-    pub async fn root(&self) -> Conn {
+    pub(crate) async fn root(&self) -> Conn {
         let deadline = Instant::now() + PATIENCE;
         loop {
             match self.log_in("root", ROOT).await {
@@ -376,26 +402,26 @@ impl Node {
     }
 
     /// The manager's own account, for looking inside.
-    pub async fn inside(&self) -> Conn {
+    pub(crate) async fn inside(&self) -> Conn {
         self.log_in("mainstay", MANAGER).await.unwrap()
     }
 
-    pub async fn text(&self, query: &str) -> Option<String> {
+    pub(crate) async fn text(&self, query: &str) -> Option<String> {
         self.inside().await.query_first::<Option<String>, _>(query).await.unwrap().flatten()
     }
 
     /// mysqld's process.
-    pub fn pid(&self) -> i32 {
+    pub(crate) fn pid(&self) -> i32 {
         let file = self.config.paths.run.join("mysqld.pid");
         std::fs::read_to_string(file).unwrap().trim().parse().unwrap()
     }
 
-    pub fn signal(&self, signal: rustix::process::Signal) {
+    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
         let pid = rustix::process::Pid::from_raw(self.pid()).unwrap();
         rustix::process::kill_process(pid, signal).unwrap();
     }
 
-    pub async fn http(&self, path: &str) -> (u16, String) {
+    pub(crate) async fn http(&self, path: &str) -> (u16, String) {
         use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
         let address = std::net::SocketAddr::new(self.config.bind, self.config.ports.http);
         let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
@@ -408,24 +434,12 @@ impl Node {
     }
 }
 
-impl Drop for Node {
-    /// A failed test leaves no mysqld behind.
-    fn drop(&mut self) {
-        if self.manager.is_some()
-            && let Ok(text) = std::fs::read_to_string(self.config.paths.run.join("mysqld.pid"))
-            && let Some(pid) = text.trim().parse().ok().and_then(rustix::process::Pid::from_raw)
-        {
-            drop(rustix::process::kill_process(pid, rustix::process::Signal::KILL));
-        }
-    }
-}
-
-pub fn id(instance: &str, incarnation: &str) -> MemberId {
+pub(crate) fn id(instance: &str, incarnation: &str) -> MemberId {
     MemberId { instance: InstanceName(instance.to_owned()), incarnation: Incarnation(incarnation.to_owned()) }
 }
 
 /// Waits until a question about the outside is answered with yes.
-pub async fn until(what: &str, mut question: impl AsyncFnMut() -> bool) {
+pub(crate) async fn until(what: &str, mut question: impl AsyncFnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !question().await {
         assert!(Instant::now() < deadline, "waited in vain until {what}");
@@ -434,7 +448,7 @@ pub async fn until(what: &str, mut question: impl AsyncFnMut() -> bool) {
 }
 
 /// Shows the managers' logs when a test is run with `--nocapture` and `RUST_LOG`.
-pub fn show_logs() {
+pub(crate) fn show_logs() {
     drop(
         tracing_subscriber::fmt()
             .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
