@@ -1,6 +1,6 @@
 //! The fake API server as tests see it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -39,6 +39,8 @@ pub struct State {
     requests: Vec<RequestInfo>,
     clients: BTreeMap<String, ClientState>,
     down: bool,
+    /// Clients whose packets are dropped.
+    cut: BTreeSet<String>,
 }
 
 #[derive(Debug, Default)]
@@ -66,7 +68,7 @@ impl WatchGuard {
 
     /// The server ended the connection.
     #[must_use]
-    pub fn is_cut(&self) -> bool {
+    pub fn is_disconnected(&self) -> bool {
         self.generation.load(Ordering::SeqCst) != self.opened_in
     }
 }
@@ -89,6 +91,7 @@ impl Server {
             requests: Vec::new(),
             clients: BTreeMap::new(),
             down: false,
+            cut: BTreeSet::new(),
         };
         let server = Self {
             state: Arc::new(Mutex::new(state)),
@@ -179,6 +182,28 @@ impl Server {
             }
         });
         self.poke();
+    }
+
+    /// Drops all packets of a client, or lets them pass again: requests and watches hang, nothing is refused.
+    pub fn set_cut(&self, client: &str, cut: bool) {
+        self.with(|s| if cut { s.cut.insert(client.to_owned()) } else { s.cut.remove(client) });
+        self.poke();
+    }
+
+    /// Whether the packets of a client are dropped.
+    #[must_use]
+    pub fn is_cut(&self, client: &str) -> bool {
+        self.with(|s| s.cut.contains(client))
+    }
+
+    /// Waits until the packets of a client pass.
+    pub async fn passable(&self, client: &str) {
+        let mut wake = self.wake();
+        while self.is_cut(client) {
+            if wake.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
     }
 
     /// Whether it answers.

@@ -1,7 +1,9 @@
 //! The resources that the fake API server serves, and how request paths name them.
 
-/// One resource of the API.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+use std::cmp::Ordering;
+
+/// One resource of the API: an element of [`RESOURCES`], so that identity and order are those of its address.
+#[derive(Debug)]
 pub struct Resource {
     /// API group, empty for the core group.
     pub group: &'static str,
@@ -17,6 +19,26 @@ pub struct Resource {
     pub status: bool,
     /// Counts changes of its specification in `metadata.generation`.
     pub generation: bool,
+}
+
+impl PartialEq for Resource {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self, other)
+    }
+}
+
+impl Eq for Resource {}
+
+impl PartialOrd for Resource {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Resource {
+    fn cmp(&self, other: &Self) -> Ordering {
+        std::ptr::from_ref(self).cmp(&std::ptr::from_ref(other))
+    }
 }
 
 const fn namespaced(group: &'static str, plural: &'static str, kind: &'static str) -> Resource {

@@ -93,6 +93,7 @@ impl Parsed {
 
 impl Endpoint {
     async fn answer(&self, request: Request<Body>) -> io::Result<Answer> {
+        self.server.passable(&self.client).await;
         if self.server.is_down() {
             return Err(io::Error::new(
                 io::ErrorKind::ConnectionRefused,
@@ -145,6 +146,7 @@ impl Endpoint {
             Some(Effect::HangAfter) => std::future::pending().await,
             _ => {
                 pause((latency + delay) / 2).await;
+                self.server.passable(&self.client).await;
                 Ok(answer)
             }
         }

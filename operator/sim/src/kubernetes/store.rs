@@ -52,6 +52,7 @@ pub struct Change {
 #[derive(Debug)]
 pub struct Store {
     version: u64,
+    matters: u64,
     compacted: u64,
     objects: BTreeMap<Key, Arc<Value>>,
     log: VecDeque<Change>,
@@ -69,6 +70,7 @@ impl Store {
     pub fn new(clock: Clock, seed: u64) -> Self {
         Self {
             version: 1000,
+            matters: 0,
             compacted: 0,
             objects: BTreeMap::new(),
             log: VecDeque::new(),
@@ -81,6 +83,12 @@ impl Store {
     #[must_use]
     pub const fn version(&self) -> u64 {
         self.version
+    }
+
+    /// Version of the newest change that other controllers act on: of anything but leases and events.
+    #[must_use]
+    pub const fn matters(&self) -> u64 {
+        self.matters
     }
 
     /// Changes up to this one are forgotten.
@@ -123,8 +131,8 @@ impl Store {
     /// The objects of a resource, in one namespace or (empty) in all.
     pub fn list(&self, resource: &'static Resource, namespace: &str) -> impl Iterator<Item = (&Key, &Arc<Value>)> {
         self.objects
-            .iter()
-            .filter(move |(k, _)| k.resource == resource && (namespace.is_empty() || k.namespace == namespace))
+            .range(Key::new(resource, namespace, "")..)
+            .take_while(move |(k, _)| k.resource == resource && (namespace.is_empty() || k.namespace == namespace))
     }
 
     /// The objects as they were at an older version, as far as it is not compacted.
@@ -167,6 +175,9 @@ impl Store {
     }
 
     fn record(&mut self, key: Key, old: Option<Arc<Value>>, new: Option<Arc<Value>>) {
+        if !matches!(key.resource.kind, "Lease" | "Event") {
+            self.matters = self.version;
+        }
         self.log.push_back(Change {
             version: self.version,
             at: Instant::now(),

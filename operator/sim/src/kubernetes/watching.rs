@@ -133,11 +133,15 @@ impl Watching {
     }
 
     fn step(&mut self) -> Next {
+        let now = Instant::now();
+        if self.server.is_cut(self.guard.client()) {
+            // Nothing passes, not even the end.
+            return Next::WaitUntil(now + Duration::from_hours(1));
+        }
         if let Some(event) = self.queue.pop_front() {
             return Next::Event(event);
         }
-        let now = Instant::now();
-        if self.guard.is_cut() || now >= self.end {
+        if self.guard.is_disconnected() || now >= self.end {
             return Next::End;
         }
         let held_until = self.advance(now);

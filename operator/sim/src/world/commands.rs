@@ -211,6 +211,7 @@ impl Task<'_> {
         let closed = self.change(|w| {
             let Some((process, data)) = w.server(self.id) else { return refused("mysqld does not answer yet") };
             (process.writable, process.closing, process.channel) = (false, false, None);
+            process.applier_running = true;
             process.semi_sync = process.semi_sync.map(|_| UNREACHABLE);
             process.marker = None;
             data.allowed = None;
@@ -233,8 +234,9 @@ impl Task<'_> {
             if !data.relay.is_empty() {
                 return refused("received transactions are not applied");
             }
+            let applied = std::mem::replace(&mut process.applier_running, true);
             if process.channel.as_ref().is_some_and(|c| c.host == source.host && c.connected.is_some()) {
-                return Outcome::Already;
+                return if applied { Outcome::Already } else { Outcome::Applied };
             }
             process.semi_sync = None;
             process.channel = Some(Channel::new(&source.host));

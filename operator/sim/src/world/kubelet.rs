@@ -208,7 +208,8 @@ impl Inner {
             channel: None,
             waiting: Vec::new(),
             marker: None,
-            applier_stopped: false,
+            applier_running: true,
+            applier_stuck: false,
             leaving: false,
             sequence: 0,
         };

@@ -122,8 +122,10 @@ pub struct Process {
     pub waiting: Vec<Waiting>,
     /// Set at the end of the last marker.
     pub marker: Option<GtidSet>,
-    /// The applier was stopped from outside.
-    pub applier_stopped: bool,
+    /// The applier threads run. Somebody may have stopped them; a fence or an attach starts them.
+    pub applier_running: bool,
+    /// The applier runs and gets nowhere: a long transaction, a lock, a slow disk.
+    pub applier_stuck: bool,
     /// The pod is being stopped.
     pub leaving: bool,
     /// Pair of the newest command that ended.
@@ -142,7 +144,7 @@ impl Process {
     /// Reads may be served.
     #[must_use]
     pub fn ready(&self) -> bool {
-        let follows = self.channel.as_ref().is_some_and(|c| c.connected.is_some()) && !self.applier_stopped;
+        let follows = self.channel.as_ref().is_some_and(|c| c.connected.is_some()) && self.applier_running;
         self.running() && (self.writable || follows)
     }
 
@@ -159,6 +161,7 @@ impl Process {
         self.closing = false;
         self.semi_sync = None;
         self.channel = None;
+        self.applier_running = true;
         self.waiting.clear();
         self.marker = None;
     }
@@ -214,15 +217,16 @@ impl Process {
     }
 
     fn replication(&self, running: bool, now: Instant) -> Replication {
+        let lag = if self.applier_stuck { Duration::from_mins(1) } else { Duration::ZERO };
         let Some(channel) = &self.channel else {
-            return Replication { applier_running: running && !self.applier_stopped, ..Replication::default() };
+            return Replication { applier_running: running && self.applier_running, ..Replication::default() };
         };
         Replication {
             source_host: Some(channel.host.clone()),
             receiver_running: channel.connected.is_some(),
-            applier_running: running && !self.applier_stopped,
+            applier_running: running && self.applier_running,
             last_heard: channel.last_heard.map(|at| now.saturating_duration_since(at)),
-            lag: (channel.connected.is_some() && !self.applier_stopped).then_some(Duration::ZERO),
+            lag: (channel.connected.is_some() && self.applier_running).then_some(lag),
             receiver_error: channel.error.clone(),
             applier_error: String::new(),
         }

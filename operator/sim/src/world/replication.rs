@@ -215,7 +215,7 @@ impl Inner {
 
     fn apply(&mut self, id: u64) -> bool {
         let Some(process) = self.processes.get(&id) else { return false };
-        if !process.running() || process.applier_stopped || process.writable {
+        if !process.running() || !process.applier_running || process.applier_stuck || process.writable {
             return false;
         }
         let Some(data) = self.volumes.get_mut(&process.claim).and_then(|v| v.data.as_mut()) else { return false };

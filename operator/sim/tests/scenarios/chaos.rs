@@ -9,7 +9,7 @@ use crate::support::{NAME, NS, healthy_within, intact, secs, seed, sleep, write_
 
 const NODES: [&str; 3] = ["node-1", "node-2", "node-3"];
 
-/// How many instances may be without power at a time: more than one is an outage, not a test of failover.
+/// Strikes at random. At most one node is without power at a time: more is an outage, not a test of failover.
 struct Chaos<'a> {
     sim: &'a Simulation,
     random: Random,
@@ -32,7 +32,7 @@ impl Chaos<'_> {
         let world = &self.sim.world;
         let pods = Resource::find("", "pods").unwrap();
         let key = Key::new(pods, NS, &instance);
-        let what = match self.random.below(13) {
+        let what = match self.random.below(14) {
             0 | 1 => {
                 world.change(|w| w.kill_mysqld(NS, &instance));
                 format!("kill mysqld of {instance}")
@@ -76,6 +76,11 @@ impl Chaos<'_> {
             }
             9 | 10 => self.restart_operator().await,
             11 => {
+                let operator = format!("operator-{}", self.random.below(2));
+                self.sim.server.set_cut(&operator, true);
+                format!("cut {operator} from the API server")
+            }
+            12 => {
                 let effect = [Effect::LoseAnswer, Effect::LoseRequest, Effect::Refuse(500), Effect::Refuse(429)]
                     [usize::try_from(self.random.below(4)).unwrap()];
                 let percent = 1 + self.random.below(4);
@@ -116,6 +121,15 @@ impl Chaos<'_> {
         if self.random.percent(30) {
             self.sim.server.clear_faults();
         }
+        if self.random.percent(30) {
+            self.join_operators();
+        }
+    }
+
+    fn join_operators(&self) {
+        for at in 0..2 {
+            self.sim.server.set_cut(&format!("operator-{at}"), false);
+        }
     }
 
     fn power(&mut self) {
@@ -131,6 +145,7 @@ impl Chaos<'_> {
     fn peace(&mut self) {
         self.sim.world.change(|w| w.network.heal_all());
         self.power();
+        self.join_operators();
         self.sim.server.clear_faults();
         self.sim.server.compact();
         for at in 0..2 {

@@ -68,13 +68,13 @@ async fn f13_received_and_not_applied_survives_the_primary_and_its_volume() {
     let (sim, _operator) = running(seed(42), 3).await;
     let open = primary(&sim);
     for replica in others(&open) {
-        sim.world.change(|w| w.process_mut(NS, replica).map(|p| p.applier_stopped = true));
+        sim.world.change(|w| w.process_mut(NS, replica).map(|p| p.applier_stuck = true));
     }
     write_rows(&sim, 100).await;
     sim.world.change(|w| w.lose_volume(NS, &format!("data-{open}")));
     sleep(secs(5)).await;
     for replica in others(&open) {
-        sim.world.change(|w| w.process_mut(NS, replica).map(|p| p.applier_stopped = false));
+        sim.world.change(|w| w.process_mut(NS, replica).map(|p| p.applier_stuck = false));
     }
     healthy(&sim).await;
     write_rows(&sim, 5).await;
