@@ -679,6 +679,21 @@ impl World {
         called
     }
 
+    /// What would be done about this observation.
+    pub(crate) fn plan_of(&self, observed: &Observed) -> Plan {
+        let spec = ValidatedCluster::new(&self.cluster);
+        let subject = Subject {
+            namespace: "prod",
+            name: "shop",
+            uid: "uid-shop",
+            generation: 1,
+            operator_image: "mainstay:test",
+            spec: spec.as_ref().map_err(Vec::as_slice),
+        };
+        let analysis = analyse(&subject, observed, self.now);
+        plan(&subject, observed, &analysis, self.now)
+    }
+
     fn pass(&mut self, number: usize) {
         self.passes += 1;
         let observed = self.observe(number);

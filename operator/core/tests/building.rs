@@ -1,0 +1,311 @@
+//! Objects, Secrets, routing and rolling restarts.
+
+mod states;
+mod world;
+
+use std::time::Duration;
+
+use jiff::SignedDuration;
+use mainstay_core::action::Action;
+use mainstay_core::observed::{Mysqld, ObjectKey, ObjectKind, Observed};
+use mainstay_core::rules::{Change, ChangeKind, Phase};
+use serde_json::json;
+use states::{State, electing, healthy, name, now};
+use world::World;
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Kinds and names of what a new cluster consists of, in the order in which they are made.
+#[test]
+fn everything_of_a_new_cluster_is_made_in_one_pass() {
+    let mut world = World::new(1, 3);
+    world.tick();
+    let made: Vec<_> = world.last_plan.actions.iter().map(|action| match action {
+        Action::GeneratePasswords { secret, .. } => secret.clone(),
+        Action::CreateCa { .. } => "ca".to_owned(),
+        Action::IssueServerCertificate { .. } => "certificate".to_owned(),
+        Action::WriteClientCa => "client-ca".to_owned(),
+        Action::Apply(desired) => format!("{:?} {}", desired.key.kind, desired.key.name),
+        other => format!("{other:?}"),
+    }).collect();
+    let place = |name: &str| made.iter().position(|made| made.starts_with(name)).unwrap_or_else(|| panic!("{made:?}"));
+    let set = place("StatefulSet shop");
+    for before in ["shop-system", "shop-root", "ca", "certificate", "client-ca", "ConfigMap", "ServiceAccount"] {
+        assert!(place(before) < set, "{before} is what a pod refers to: {made:?}");
+    }
+    assert!(place("ca") < place("certificate"));
+    for object in ["Service shop-primary", "Service shop-replicas", "Service shop-instances", "PodDisruptionBudget"] {
+        place(object);
+    }
+}
+
+#[test]
+fn a_plan_that_was_carried_out_is_empty() {
+    for replicas in [1, 3] {
+        let mut world = World::new(2, replicas);
+        world.settle(MINUTE);
+        let observed = world.observe(0);
+        let plan = world.plan_of(&observed);
+        assert_eq!((plan.actions, plan.waiting), (Vec::new(), Vec::new()));
+    }
+}
+
+#[test]
+fn a_foreign_object_is_left_alone() {
+    let mut world = World::new(3, 1);
+    world.settle(MINUTE);
+    let mut observed = world.observe(0);
+    let key = ObjectKey { kind: ObjectKind::Service, name: "shop-primary".to_owned() };
+    let view = observed.objects.get_mut(&key).unwrap();
+    view.value = json!({"spec": {"selector": {"app": "something-else"}}});
+    let planned = |world: &World, observed: &Observed| world.plan_of(observed).actions.len();
+    assert_eq!(planned(&world, &observed), 1, "it differs, so it is applied");
+    observed.objects.get_mut(&key).unwrap().ours = false;
+    assert_eq!(planned(&world, &observed), 0, "it belongs to somebody else");
+    let view = observed.objects.get_mut(&key).unwrap();
+    (view.ours, view.contested) = (true, true);
+    assert_eq!(planned(&world, &observed), 0, "another writer changes it back");
+}
+
+#[test]
+fn passwords_are_never_made_anew_under_data() {
+    let mut world = World::new(4, 1);
+    world.settle(MINUTE);
+    let mut observed = world.observe(0);
+    observed.secrets.keys.remove("shop-system");
+    let plan = world.plan_of(&observed);
+    assert!(plan.actions.is_empty(), "{:?}", plan.actions);
+    assert!(plan.waiting[0].for_what.contains("shop-system lacks manager, replication, clone, monitor"));
+    // What is composed of them is.
+    let mut observed = world.observe(0);
+    observed.secrets.keys.get_mut("shop-root").unwrap().retain(|key| key != "uri");
+    let plan = world.plan_of(&observed);
+    assert!(matches!(&plan.actions[..], [Action::GeneratePasswords { secret, .. }] if secret == "shop-root"));
+}
+
+#[test]
+fn certificates_are_renewed_after_two_thirds_and_when_names_change() {
+    let mut world = World::new(5, 1);
+    world.settle(MINUTE);
+    let issues = |world: &World, observed: &Observed| {
+        let actions = world.plan_of(observed).actions;
+        actions.iter().any(|action| matches!(action, Action::IssueServerCertificate { .. }))
+    };
+    let mut observed = world.observe(0);
+    assert!(!issues(&world, &observed));
+    observed.secrets.server.as_mut().unwrap().dns_names.pop();
+    assert!(issues(&world, &observed), "another name");
+    let observed = world.observe(0);
+    world.now += SignedDuration::from_hours(59 * 24);
+    assert!(!issues(&world, &observed), "90 days, of which 59 are over");
+    world.now += SignedDuration::from_hours(2 * 24);
+    assert!(issues(&world, &observed), "60 are over");
+    // An invalid spec does not let them end.
+    world.change_spec(|cluster| cluster.spec.replicas = 2);
+    assert!(issues(&world, &observed));
+}
+
+#[test]
+fn nothing_is_built_from_an_invalid_spec_and_elections_go_on() {
+    let mut world = World::new(6, 3);
+    world.settle(MINUTE);
+    world.run(Duration::from_secs(12));
+    world.change_spec(|cluster| cluster.spec.replicas = 4);
+    let before = world.kubernetes.stateful_set().cloned();
+    world.crash(0, Duration::from_secs(30));
+    world.until("another primary", Duration::from_secs(20), |w| w.open_primary().is_some_and(|p| p != 0));
+    world.until("it is routed", Duration::from_secs(5), |w| {
+        let primary = w.open_primary().map(|p| w.node(p).name.0.clone());
+        w.kubernetes.routed("shop-primary") == Vec::from_iter(primary)
+    });
+    assert_eq!(world.kubernetes.stateful_set().cloned(), before);
+}
+
+/// Who is written into the slice of a Service, if it is written.
+fn routes(state: &State, service: &str) -> Option<Vec<String>> {
+    let mut found = None;
+    for action in state.plan().actions {
+        let Action::Apply(desired) = action else { continue };
+        let of = desired.value.pointer("/metadata/labels/kubernetes.io~1service-name").and_then(|v| v.as_str());
+        if of != Some(service) || !desired.key.name.ends_with("ipv4") {
+            continue;
+        }
+        let endpoints = desired.value["endpoints"].as_array().into_iter().flatten();
+        found = Some(endpoints.map(|e| e["targetRef"]["name"].as_str().unwrap().to_owned()).collect());
+    }
+    found
+}
+
+/// The slices as this state writes them.
+fn routed(mut state: State) -> State {
+    for action in state.plan().actions {
+        if let Action::Apply(desired) = action {
+            let view = mainstay_core::observed::ObjectView {
+                uid: "slice".to_owned(),
+                resource_version: "1".to_owned(),
+                ours: true,
+                value: desired.value.clone(),
+                contested: false,
+            };
+            state.observed.objects.insert(desired.key.clone(), view);
+        }
+    }
+    state
+}
+
+fn names(ordinals: &[usize]) -> Option<Vec<String>> {
+    Some(ordinals.iter().map(|ordinal| format!("shop-{ordinal}")).collect())
+}
+
+const PRIMARY: &str = "shop-primary";
+const REPLICAS: &str = "shop-replicas";
+
+#[test]
+fn clients_are_sent_to_the_open_primary_and_to_members() {
+    assert_eq!(routes(&healthy(3), PRIMARY), names(&[0]));
+    assert_eq!(routes(&healthy(3), REPLICAS), names(&[1, 2]));
+    // Written once, they are left alone.
+    assert_eq!(routes(&routed(healthy(3)), PRIMARY), None);
+    assert_eq!(routes(&routed(healthy(3)), REPLICAS), None);
+    // Somebody who was not compared never serves; a leaving one no longer.
+    let state = healthy(3).rules(|rules| rules.members = states::members_but(rules, 2));
+    assert_eq!(routes(&state, REPLICAS), names(&[1]));
+    assert_eq!(routes(&healthy(3).with(1, |i| i.leaving()), REPLICAS), names(&[2]));
+    // Nobody is left: the primary stands in.
+    let state = healthy(3).with(1, |i| i.mysqld(Mysqld::Down)).with(2, |i| i.mysqld(Mysqld::Down));
+    assert_eq!(routes(&state, REPLICAS), names(&[0]));
+}
+
+#[test]
+fn a_replica_is_not_taken_out_for_a_moment_of_silence() {
+    let state = routed(healthy(3));
+    assert_eq!(routes(&state.clone().with(1, |i| i.silent(1)), REPLICAS), None);
+    assert_eq!(routes(&state.with(1, |i| i.silent(3)), REPLICAS), names(&[2]));
+}
+
+#[test]
+fn a_silent_primary_stays_until_another_one_is_open() {
+    let state = routed(healthy(3)).with(0, |i| i.silent(3600));
+    assert_eq!(routes(&state, PRIMARY), None);
+    // A new operator process that has heard nobody yet touches nothing.
+    let state = (0..3).fold(routed(healthy(3)), |state, ordinal| state.with(ordinal, |i| i.silent(0)));
+    assert_eq!((routes(&state, PRIMARY), routes(&state, REPLICAS)), (None, None));
+}
+
+/// The slices of a healthy cluster, in an election.
+fn unrouted() -> State {
+    let mut state = electing(3);
+    state.observed.objects = routed(healthy(3)).observed.objects;
+    state
+}
+
+#[test]
+fn an_election_takes_the_old_primary_out_when_it_starts_again_or_after_three_seconds() {
+    assert_eq!(routes(&unrouted(), PRIMARY), None, "one write is enough: the new one's");
+    let starting = unrouted().with(0, |i| i.mysqld(Mysqld::Starting));
+    assert_eq!(routes(&starting, PRIMARY), names(&[]), "it may show what nobody acknowledged");
+    let old = now() - SignedDuration::from_secs(4);
+    assert_eq!(routes(&unrouted().rules(|rules| rules.phase_since = old), PRIMARY), names(&[]));
+}
+
+#[test]
+fn reads_are_not_rerouted_around_a_change_of_primary() {
+    // In the election, and one second after the opening, the slice for reads is left alone (decision A9).
+    let state = unrouted().with(1, |i| i.mysqld(Mysqld::Down));
+    assert_eq!(routes(&state, REPLICAS), None);
+    let moved = |opened: Option<i64>| {
+        routed(healthy(3)).with(1, |i| i.mysqld(Mysqld::Down)).rules(|rules| {
+            rules.last_change = Some(Change {
+                kind: ChangeKind::Switchover,
+                from: Some(name(1)),
+                to: name(0),
+                began: now() - SignedDuration::from_secs(2),
+                recorded: now() - SignedDuration::from_secs(2),
+                opened: opened.map(|ms| now() - SignedDuration::from_millis(ms)),
+            });
+        })
+    };
+    assert_eq!(routes(&moved(None), REPLICAS), None);
+    assert_eq!(routes(&moved(Some(900)), REPLICAS), None);
+    assert!(moved(Some(900)).plan().look_again.unwrap() < Duration::from_millis(120), "and is looked at in time");
+    assert_eq!(routes(&moved(Some(1000)), REPLICAS), names(&[2]));
+}
+
+fn deleted(state: &State) -> Vec<String> {
+    let deletes = state.does();
+    deletes.iter().filter_map(|line| line.strip_prefix("delete ")).map(str::to_owned).collect()
+}
+
+fn outdated(state: State, ordinals: &[usize]) -> State {
+    ordinals.iter().fold(state, |state, ordinal| {
+        state.with(*ordinal, |i| i.pod(|pod| pod.template = Some("old".to_owned())))
+    })
+}
+
+#[test]
+fn f14_a_roll_takes_replicas_first_one_at_a_time_when_all_others_are_synced() {
+    assert_eq!(deleted(&outdated(healthy(3), &[0, 1, 2])), ["shop-2"]);
+    assert_eq!(deleted(&outdated(healthy(3), &[0, 1])), ["shop-1"]);
+    // While another one is impaired nothing is deleted: away, behind, not ready, being deleted.
+    let roll = || outdated(healthy(3), &[0, 1]);
+    let behind = |i: states::Instance| i.report(|r| r.replication.lag = Some(Duration::from_secs(60)));
+    for state in [
+        roll().with(2, |i| i.silent(60)),
+        roll().with(2, behind),
+        roll().with(2, |i| i.pod(|pod| pod.ready = false)),
+        roll().with(2, |i| i.pod(|pod| pod.deleting = true)),
+    ] {
+        assert_eq!(deleted(&state), Vec::<String>::new());
+        assert!(state.waits().contains("rolling restart waits for shop-2"), "{}", state.waits());
+    }
+}
+
+#[test]
+fn f14_the_primary_is_moved_before_its_pod_is_replaced() {
+    let state = outdated(healthy(3), &[0]);
+    let record = "record epoch 6: electing, shop-1 preferred, members shop-1 shop-2, k 1";
+    assert_eq!(state.does(), [record, "fence shop-0"]);
+    // A single instance has nobody to hand over to.
+    assert_eq!(deleted(&outdated(healthy(1), &[0])), ["shop-0"]);
+}
+
+#[test]
+fn f12_a_stuck_pod_is_replaced_without_waiting_for_anything() {
+    let stuck = |i: states::Instance| {
+        i.silent(600).pod(|pod| {
+            pod.ready = false;
+            pod.trouble = Some("mysql: ImagePullBackOff".to_owned());
+        })
+    };
+    // Another one is impaired, too; an election waits; there is no memory yet: it does not matter.
+    let state = outdated(healthy(3), &[2]).with(2, stuck).with(1, |i| i.silent(60));
+    assert_eq!(deleted(&state), ["shop-2"]);
+    let state = outdated(electing(3), &[2]).with(2, stuck).with(0, |i| i.silent(60));
+    assert_eq!(deleted(&state), ["shop-2"]);
+    let state = outdated(states::fresh(1), &[0]).with(0, stuck);
+    assert_eq!(deleted(&state), ["shop-0"]);
+    // With the present template it is not: that would change nothing.
+    assert_eq!(deleted(&healthy(3).with(2, stuck)), Vec::<String>::new());
+    // A recovery takes as long as it takes.
+    let state = outdated(healthy(3), &[2]).with(2, |i| i.mysqld(Mysqld::Starting).pod(|pod| pod.ready = false));
+    assert!(!deleted(&state).is_empty(), "it is the impaired one itself, and an outdated one");
+    let state = outdated(electing(3), &[2]).with(2, |i| i.mysqld(Mysqld::Starting).pod(|pod| pod.ready = false));
+    assert_eq!(deleted(&state), Vec::<String>::new());
+}
+
+#[test]
+fn a_set_shrinks_only_after_its_last_instances_have_left() {
+    let mut world = World::new(7, 3);
+    world.settle(MINUTE);
+    world.run(Duration::from_secs(12));
+    world.change_spec(|cluster| cluster.spec.replicas = 1);
+    world.until("members have left", MINUTE, |w| {
+        let rules = w.rules().unwrap();
+        let members = rules.members.len();
+        assert!(members == 0 || w.kubernetes.set_replicas() > 1, "shrunk while {members} are members");
+        members == 0
+    });
+    world.settle(MINUTE);
+    assert_eq!(world.kubernetes.set_replicas(), 1);
+    assert!(world.rules().unwrap().phase == Phase::Open && world.open_primary() == Some(0));
+}

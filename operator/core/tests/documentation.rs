@@ -1,0 +1,35 @@
+//! docs/failover.md says what the code does, where that can be compared.
+
+use mainstay_core::analyse::{PROBLEMS, table};
+
+const PAGE: &str = include_str!("../../../docs/failover.md");
+
+#[test]
+fn the_table_of_problems_is_the_one_of_the_code() {
+    let (_, rest) = PAGE.split_once("<!-- problems:begin -->\n").unwrap();
+    let (shown, _) = rest.split_once("<!-- problems:end -->").unwrap();
+    assert_eq!(shown, table(), "copy the expected table into docs/failover.md:\n{}", table());
+}
+
+#[test]
+fn every_problem_has_a_name_of_its_own() {
+    let mut names: Vec<_> = PROBLEMS.iter().map(|code| code.kind().name).collect();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), PROBLEMS.len());
+}
+
+#[test]
+fn every_rule_and_counterexample_has_a_test() {
+    let tests = [include_str!("rules.rs"), include_str!("counterexamples.rs"), include_str!("convergence.rs")].concat();
+    for rule in 0..=9 {
+        assert!(tests.contains(&format!("fn rule_{rule}")), "rule {rule}");
+    }
+    // C8 and C11 are what instances refuse: the small world's do.
+    for number in (1..=14).filter(|number| ![8, 11].contains(number)) {
+        assert!(tests.contains(&format!("fn c{number}_")), "C{number}");
+    }
+    for number in 1..=9 {
+        assert!(tests.contains(&format!("fn l{number}_")), "L{number}");
+    }
+}
