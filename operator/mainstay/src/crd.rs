@@ -22,7 +22,10 @@ pub(crate) enum CrdError {
 
 /// Every definition as a document of its own.
 pub(crate) fn yaml() -> Result<String, CrdError> {
-    let documents = custom_resource_definitions().iter().map(render).collect::<Result<Vec<_>, _>>()?;
+    let documents = custom_resource_definitions()
+        .iter()
+        .map(render)
+        .collect::<Result<Vec<_>, _>>()?;
     Ok(documents.join("---\n"))
 }
 
@@ -32,7 +35,10 @@ pub(crate) fn write(folder: &Path) -> Result<String, CrdError> {
     for definition in custom_resource_definitions() {
         let path = folder.join(file_name(&definition));
         let shown = path.display().to_string();
-        std::fs::write(&path, render(&definition)?).map_err(|source| CrdError::Write { path: shown.clone(), source })?;
+        std::fs::write(&path, render(&definition)?).map_err(|source| CrdError::Write {
+            path: shown.clone(),
+            source,
+        })?;
         written.push_str(&shown);
         written.push('\n');
     }

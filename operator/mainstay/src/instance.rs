@@ -21,7 +21,9 @@ pub(crate) async fn run(command: InstanceCommand) -> Result<String, String> {
             mainstay_instance::pre_stop().await.map_err(|error| chain(&error))?;
             Ok(String::new())
         }
-        InstanceCommand::Status { output: InstanceOutput::Json } => {
+        InstanceCommand::Status {
+            output: InstanceOutput::Json,
+        } => {
             let status = mainstay_instance::status_json().await.map_err(|error| chain(&error))?;
             Ok(format!("{status:#}\n"))
         }

@@ -9,7 +9,8 @@ pub(crate) const DEFAULT: &str = "info";
 /// Sends logs to standard output as JSON. `filter` is in the syntax of `RUST_LOG`, for example
 /// `info,mainstay_controller=debug`.
 pub(crate) fn start(filter: &str) -> Result<(), String> {
-    let filter = EnvFilter::try_new(filter).map_err(|error| format!("failed to understand the log filter {filter}: {error}"))?;
+    let filter =
+        EnvFilter::try_new(filter).map_err(|error| format!("failed to understand the log filter {filter}: {error}"))?;
     tracing_subscriber::fmt()
         .json()
         .flatten_event(true)
@@ -26,6 +27,9 @@ mod tests {
     #[test]
     fn a_bad_filter_is_a_sentence() {
         let error = super::start("mainstay=loud").unwrap_err();
-        assert!(error.starts_with("failed to understand the log filter mainstay=loud"), "{error}");
+        assert!(
+            error.starts_with("failed to understand the log filter mainstay=loud"),
+            "{error}"
+        );
     }
 }

@@ -15,9 +15,15 @@ use clap::Parser as _;
 use crate::cli::{Cli, Command, PluginCli, PluginCommand};
 
 fn main() -> ExitCode {
-    let called_by_kubectl = std::env::args_os().next().is_some_and(|program| cli::is_plugin(&program));
+    let called_by_kubectl = std::env::args_os()
+        .next()
+        .is_some_and(|program| cli::is_plugin(&program));
     let result = install_tls().and_then(|()| {
-        if called_by_kubectl { run_plugin(PluginCli::parse().command) } else { run(Cli::parse()) }
+        if called_by_kubectl {
+            run_plugin(PluginCli::parse().command)
+        } else {
+            run(Cli::parse())
+        }
     });
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -43,7 +49,9 @@ fn run(cli: Cli) -> Result<(), String> {
         }
         Command::Instance(command) => {
             logging::start(&cli.log)?;
-            runtime(Some(2))?.block_on(instance::run(command)).and_then(|text| print(&text))
+            runtime(Some(2))?
+                .block_on(instance::run(command))
+                .and_then(|text| print(&text))
         }
         Command::Crd { folder } => {
             let text = folder.map_or_else(crd::yaml, |folder| crd::write(&folder));
@@ -56,7 +64,9 @@ fn run(cli: Cli) -> Result<(), String> {
 fn run_plugin(command: PluginCommand) -> Result<(), String> {
     match command {
         PluginCommand::Status(args) => {
-            let text = runtime(Some(1))?.block_on(plugin::status(&args)).map_err(|error| error.to_string())?;
+            let text = runtime(Some(1))?
+                .block_on(plugin::status(&args))
+                .map_err(|error| error.to_string())?;
             print(&text)
         }
     }
@@ -68,7 +78,10 @@ fn runtime(threads: Option<usize>) -> Result<tokio::runtime::Runtime, String> {
     if let Some(threads) = threads {
         builder.worker_threads(threads);
     }
-    builder.enable_all().build().map_err(|error| format!("failed to start the runtime: {error}"))
+    builder
+        .enable_all()
+        .build()
+        .map_err(|error| format!("failed to start the runtime: {error}"))
 }
 
 /// Prints to standard output. A reader that went away (`| head`) is no failure.

@@ -25,7 +25,12 @@ pub(crate) struct OperatorArgs {
     #[arg(short, long, env = "MAINSTAY_OPERATOR_NAMESPACE")]
     namespace: Option<String>,
     /// Namespaces whose clusters are looked after, separated by commas; default: all.
-    #[arg(long, env = "MAINSTAY_WATCH_NAMESPACES", value_delimiter = ',', value_name = "NAMESPACE,…")]
+    #[arg(
+        long,
+        env = "MAINSTAY_WATCH_NAMESPACES",
+        value_delimiter = ',',
+        value_name = "NAMESPACE,…"
+    )]
     watch_namespaces: Vec<String>,
     /// Image from which the init container of every MySQL pod copies this binary.
     #[arg(long, env = "MAINSTAY_OPERATOR_IMAGE", default_value = DEFAULT_IMAGE, value_name = "IMAGE")]
@@ -63,7 +68,10 @@ impl OperatorArgs {
         }
         let seconds = |s: u32| Duration::from_secs(s.into());
         Ok(Settings {
-            access: Access { kubeconfig: self.kubeconfig, context: self.context },
+            access: Access {
+                kubeconfig: self.kubeconfig,
+                context: self.context,
+            },
             namespaces: self.watch_namespaces,
             operator_namespace: self.namespace,
             lease: Some(LeaseTimings {
@@ -95,7 +103,9 @@ pub(crate) async fn run(args: OperatorArgs) -> Result<(), String> {
         }
         asked.cancel();
     });
-    mainstay_controller::run(settings, stop).await.map_err(|error| crate::plugin::chain(&error))
+    mainstay_controller::run(settings, stop)
+        .await
+        .map_err(|error| crate::plugin::chain(&error))
 }
 
 #[cfg(test)]
@@ -111,7 +121,10 @@ mod tests {
     }
 
     fn settings(line: &[&str]) -> Result<Settings, String> {
-        Line::try_parse_from([&["operator"], line].concat()).unwrap().args.settings()
+        Line::try_parse_from([&["operator"], line].concat())
+            .unwrap()
+            .args
+            .settings()
     }
 
     #[test]
@@ -128,13 +141,19 @@ mod tests {
 
     #[test]
     fn namespaces_are_a_list() {
-        assert_eq!(settings(&["--watch-namespaces=db,shop"]).unwrap().namespaces, ["db", "shop"]);
+        assert_eq!(
+            settings(&["--watch-namespaces=db,shop"]).unwrap().namespaces,
+            ["db", "shop"]
+        );
     }
 
     #[test]
     fn contradictions_are_refused_with_the_flags_named() {
         let error = settings(&["--lease-duration=4", "--lease-renew-deadline=4"]).unwrap_err();
-        assert!(error.contains("--lease-renew-deadline (4 s) and --lease-duration (4 s)"), "{error}");
+        assert!(
+            error.contains("--lease-renew-deadline (4 s) and --lease-duration (4 s)"),
+            "{error}"
+        );
         assert!(settings(&["--concurrency=0"]).is_err());
     }
 }

@@ -7,7 +7,10 @@ use mainstay_core::validate::ValidatedCluster;
 
 fn examples() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
-    let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut files: Vec<_> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
     files.sort();
     files
 }
@@ -36,7 +39,12 @@ fn the_full_example_has_every_field() {
     let definitions = mainstay_api::custom_resource_definitions();
     let schema = serde_json::to_value(&definitions[0].spec.versions[0].schema).unwrap();
     let mut missing = Vec::new();
-    compare(&schema["openAPIV3Schema"]["properties"]["spec"], &given["spec"], "spec", &mut missing);
+    compare(
+        &schema["openAPIV3Schema"]["properties"]["spec"],
+        &given["spec"],
+        "spec",
+        &mut missing,
+    );
     assert!(missing.is_empty(), "not in examples/full.yaml: {missing:?}");
 }
 

@@ -6,13 +6,17 @@ use kube::config::KubeconfigError;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PluginError {
     /// There is no usable kubeconfig.
-    #[error("failed to read the kubeconfig: {0}. Set KUBECONFIG, or name a file and a context with --kubeconfig and --context")]
+    #[error(
+        "failed to read the kubeconfig: {0}. Set KUBECONFIG, or name a file and a context with --kubeconfig and --context"
+    )]
     Kubeconfig(String),
     /// The configuration cannot be used.
     #[error("failed to set up the connection to the API server: {0}")]
     Client(#[source] Box<kube::Error>),
     /// The API server does not answer.
-    #[error("the API server has not answered within {0} s. Check --context, and that the cluster is up: kubectl version")]
+    #[error(
+        "the API server has not answered within {0} s. Check --context, and that the cluster is up: kubectl version"
+    )]
     Slow(u64),
     /// The API server cannot be reached.
     #[error("failed to reach the API server: {0}. Check --context, and that the cluster is up: kubectl version")]
@@ -86,11 +90,14 @@ impl PluginError {
             // A 404 that names no object is one for the path: the API server does not know the kind.
             kube::Error::Api(status) if status.code == 404 => Self::NotInstalled,
             kube::Error::Api(status) if status.code == 401 => Self::Unauthorised,
-            kube::Error::Api(status) if status.code == 403 => {
-                Self::Forbidden { namespace: namespace.to_owned(), reason: status.message }
-            }
+            kube::Error::Api(status) if status.code == 403 => Self::Forbidden {
+                namespace: namespace.to_owned(),
+                reason: status.message,
+            },
             kube::Error::Api(status) => Self::Refused(status.message),
-            kube::Error::SerdeError(error) => Self::Refused(format!("it does not look as this version expects: {error}")),
+            kube::Error::SerdeError(error) => {
+                Self::Refused(format!("it does not look as this version expects: {error}"))
+            }
             other => Self::Unreachable(chain(&other)),
         }
     }
@@ -118,8 +125,8 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
 
 #[cfg(test)]
 mod tests {
-    use kube::core::response::StatusDetails;
     use kube::core::Status;
+    use kube::core::response::StatusDetails;
 
     use super::*;
 
@@ -132,7 +139,12 @@ mod tests {
             causes: Vec::new(),
             retry_after_seconds: 0,
         });
-        let status = Status { code, message: message.to_owned(), details, ..Status::default() };
+        let status = Status {
+            code,
+            message: message.to_owned(),
+            details,
+            ..Status::default()
+        };
         kube::Error::Api(Box::new(status))
     }
 
@@ -141,15 +153,25 @@ mod tests {
         assert!(names_an_object(&api(404, "mysqlclusters \"shop\" not found", "shop")));
         let kind = api(404, "404 page not found", "");
         assert!(!names_an_object(&kind));
-        assert!(PluginError::request(kind, "default").to_string().contains("helm install"));
+        assert!(
+            PluginError::request(kind, "default")
+                .to_string()
+                .contains("helm install")
+        );
     }
 
     #[test]
     fn every_refusal_says_what_to_do() {
         let cases = [
             (api(401, "Unauthorized", ""), "Log in again"),
-            (api(403, "mysqlclusters is forbidden: User \"eve\" cannot get", ""), "User \"eve\" cannot get. Ask for"),
-            (api(500, "etcdserver: request timed out", ""), "etcdserver: request timed out"),
+            (
+                api(403, "mysqlclusters is forbidden: User \"eve\" cannot get", ""),
+                "User \"eve\" cannot get. Ask for",
+            ),
+            (
+                api(500, "etcdserver: request timed out", ""),
+                "etcdserver: request timed out",
+            ),
         ];
         for (error, expected) in cases {
             let text = PluginError::request(error, "default").to_string();

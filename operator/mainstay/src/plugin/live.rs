@@ -94,7 +94,10 @@ pub(crate) async fn ask(pods: &Api<Pod>, names: &[String]) -> Answers {
 async fn ask_one(pods: &Api<Pod>, name: &str) -> Result<Live, String> {
     let command = [layout::BINARY, "instance", "status", "-o", "json"];
     let streams = AttachParams::default().container(CONTAINER).stdout(true).stderr(true);
-    let mut process = pods.exec(name, command, &streams).await.map_err(|error| reason(&error))?;
+    let mut process = pods
+        .exec(name, command, &streams)
+        .await
+        .map_err(|error| reason(&error))?;
     let (stdout, stderr) = (read(process.stdout()), read(process.stderr()));
     let (stdout, stderr) = tokio::join!(stdout, stderr);
     decode(&stdout?, &stderr?)
@@ -138,14 +141,27 @@ mod tests {
         let live = decode(text, "").unwrap();
         assert!(live.writable);
         assert_eq!(live.semi_sync.acknowledgers, ["shop-0"]);
-        assert_eq!(live.disk, Some(Disk { used_bytes: 1, size_bytes: 2 }));
+        assert_eq!(
+            live.disk,
+            Some(Disk {
+                used_bytes: 1,
+                size_bytes: 2
+            })
+        );
         assert_eq!(live.replication.lag_seconds, None);
     }
 
     #[test]
     fn an_instance_without_an_answer_explains_itself() {
-        assert_eq!(decode("", "failed to reach the manager\nmore\n"), Err("failed to reach the manager".to_owned()));
+        assert_eq!(
+            decode("", "failed to reach the manager\nmore\n"),
+            Err("failed to reach the manager".to_owned())
+        );
         assert_eq!(decode(" \n", ""), Err("it said nothing".to_owned()));
-        assert!(decode("{", "").unwrap_err().starts_with("failed to understand the answer"));
+        assert!(
+            decode("{", "")
+                .unwrap_err()
+                .starts_with("failed to understand the answer")
+        );
     }
 }

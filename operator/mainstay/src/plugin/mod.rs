@@ -72,7 +72,9 @@ pub(crate) async fn status(args: &StatusArgs) -> Result<String, PluginError> {
     let view = View::new(&cluster, &answers, &nodes);
     match args.output {
         Output::Table => Ok(table::render(&view, Timestamp::now(), style())),
-        Output::Json => serde_json::to_string_pretty(&view).map(|text| text + "\n").map_err(PluginError::json),
+        Output::Json => serde_json::to_string_pretty(&view)
+            .map(|text| text + "\n")
+            .map_err(PluginError::json),
         Output::Yaml => serde_norway::to_string(&view).map_err(PluginError::yaml),
     }
 }
@@ -84,17 +86,27 @@ fn style() -> Style {
 }
 
 async fn connect(target: &Target) -> Result<(Client, String), PluginError> {
-    let options = KubeConfigOptions { context: target.context.clone(), ..KubeConfigOptions::default() };
+    let options = KubeConfigOptions {
+        context: target.context.clone(),
+        ..KubeConfigOptions::default()
+    };
     let mut config = match &target.kubeconfig {
         Some(file) => {
             let kubeconfig = Kubeconfig::read_from(file).map_err(PluginError::kubeconfig)?;
-            Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(PluginError::kubeconfig)?
+            Config::from_custom_kubeconfig(kubeconfig, &options)
+                .await
+                .map_err(PluginError::kubeconfig)?
         }
-        None => Config::from_kubeconfig(&options).await.map_err(PluginError::kubeconfig)?,
+        None => Config::from_kubeconfig(&options)
+            .await
+            .map_err(PluginError::kubeconfig)?,
     };
     config.connect_timeout = Some(CONNECT_TIMEOUT);
     config.default_retry = false;
-    let namespace = target.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
+    let namespace = target
+        .namespace
+        .clone()
+        .unwrap_or_else(|| config.default_namespace.clone());
     let client = Client::try_from(config).map_err(PluginError::client)?;
     Ok((client, namespace))
 }
@@ -105,7 +117,11 @@ async fn get(client: &Client, namespace: &str, name: &str) -> Result<MySQLCluste
     match request.map_err(|_| PluginError::Slow(REQUEST_TIMEOUT.as_secs()))? {
         Ok(cluster) => Ok(cluster),
         Err(error) if error::names_an_object(&error) => {
-            let others = clusters.list(&ListParams::default()).await.map(|list| list.items).unwrap_or_default();
+            let others = clusters
+                .list(&ListParams::default())
+                .await
+                .map(|list| list.items)
+                .unwrap_or_default();
             Err(PluginError::NoSuchCluster {
                 name: name.to_owned(),
                 namespace: namespace.to_owned(),

@@ -69,7 +69,9 @@ fn header(view: &View, style: Style) -> String {
 }
 
 fn state(view: &View, style: Style) -> String {
-    let Some(health) = &view.health else { return view.phase.clone() };
+    let Some(health) = &view.health else {
+        return view.phase.clone();
+    };
     let colour = match health.as_str() {
         "Healthy" => GREEN,
         "Degraded" => YELLOW,
@@ -92,7 +94,11 @@ fn instances(out: &mut String, rows: &[Row], style: Style) {
         .iter()
         .enumerate()
         .map(|(column, heading)| {
-            let longest = cells.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
+            let longest = cells
+                .iter()
+                .filter_map(|row| row.get(column))
+                .map(|cell| cell.chars().count())
+                .max();
             longest.unwrap_or(0).max(heading.len())
         })
         .collect();
@@ -107,7 +113,11 @@ fn line(out: &mut String, cells: &[String], widths: &[usize], style: Style) {
     for (cell, width) in cells.iter().zip(widths) {
         // Padded before it is painted: escape sequences have no width.
         let padded = format!("{cell:<width$}");
-        let painted = if cell == "PRIMARY" { style.paint(BOLD, &padded) } else { padded };
+        let painted = if cell == "PRIMARY" {
+            style.paint(BOLD, &padded)
+        } else {
+            padded
+        };
         let _ = write!(text, " {painted} ");
     }
     out.push_str(text.trim_end());
@@ -136,7 +146,14 @@ fn cells(row: &Row) -> [String; 6] {
         Acknowledges::Unknown => unknown(),
     };
     let node = row.node.clone().unwrap_or_else(|| "-".to_owned());
-    [row.instance.clone(), role.to_owned(), node, lag, acknowledges, row.disk.map_or_else(unknown, disk)]
+    [
+        row.instance.clone(),
+        role.to_owned(),
+        node,
+        lag,
+        acknowledges,
+        row.disk.map_or_else(unknown, disk),
+    ]
 }
 
 /// `41 % of 20 Gi`.
@@ -149,7 +166,9 @@ fn disk(disk: Disk) -> String {
 /// A size as Kubernetes writes it, with at most one decimal: `20 Gi`, `1.5 Ti`, `512 Mi`.
 fn size(bytes: u64) -> String {
     const UNITS: [(&str, u64); 4] = [("Ti", 1 << 40), ("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10)];
-    let Some((unit, scale)) = UNITS.iter().find(|(_, scale)| bytes >= *scale) else { return format!("{bytes} B") };
+    let Some((unit, scale)) = UNITS.iter().find(|(_, scale)| bytes >= *scale) else {
+        return format!("{bytes} B");
+    };
     let tenths = (u128::from(bytes) * 10 + u128::from(*scale) / 2) / u128::from(*scale);
     match tenths % 10 {
         0 => format!("{} {unit}", tenths / 10),
@@ -162,12 +181,16 @@ fn last_change(change: &Change, now: Timestamp) -> String {
     let to = &change.to;
     let what = match (change.kind, &change.from) {
         (ChangeKind::Bootstrap, _) => return format!("Primary: {to} since the cluster was made, {ago} ago"),
+        // It answered before another one could win.
+        (ChangeKind::Failover | ChangeKind::Switchover, Some(from)) if from == to => format!("{to} was elected again"),
         (ChangeKind::Failover, Some(from)) => format!("failover {from} → {to}"),
         (ChangeKind::Switchover, Some(from)) => format!("switchover {from} → {to}"),
         (ChangeKind::Failover, None) => format!("failover to {to}"),
         (ChangeKind::Switchover, None) => format!("switchover to {to}"),
     };
-    let blocked = change.writes_blocked_ms.map_or_else(String::new, |ms| format!(", {} without writes", seconds(ms)));
+    let blocked = change
+        .writes_blocked_ms
+        .map_or_else(String::new, |ms| format!(", {} without writes", seconds(ms)));
     format!("Last change of primary: {what}, {ago} ago{blocked}")
 }
 
@@ -178,7 +201,9 @@ fn seconds(ms: i64) -> String {
 }
 
 fn problem_lines(out: &mut String, problem: &Problem, now: Timestamp, style: Style) {
-    let since = problem.since.map_or_else(String::new, |since| format!(" for {}", age(since, now)));
+    let since = problem
+        .since
+        .map_or_else(String::new, |since| format!(" for {}", age(since, now)));
     let _ = writeln!(out, "{}{since}: {}", style.paint(YELLOW, &problem.what), problem.why);
     if let Some(remedy) = &problem.remedy {
         let _ = writeln!(out, "  What to do: {remedy}");

@@ -121,7 +121,10 @@ fn without_live_figures() {
 fn a_replica_is_away_and_another_does_not_follow() {
     let mut answers = healthy();
     answers.insert("shop-1".to_owned(), primary(&[]));
-    answers.insert("shop-0".to_owned(), live(json!({"mysqld": "down", "message": "exit 1"})));
+    answers.insert(
+        "shop-0".to_owned(),
+        live(json!({"mysqld": "down", "message": "exit 1"})),
+    );
     answers.insert(
         "shop-2".to_owned(),
         live(json!({"mysqld": "running", "replication": {"sourceHost": "x", "receiverRunning": false, "applierRunning": true}})),
@@ -143,7 +146,10 @@ fn while_a_primary_is_elected() {
     let mut answers = healthy();
     answers.remove("shop-1");
     answers.insert("shop-0".to_owned(), live(json!({"mysqld": "running"})));
-    answers.insert("shop-2".to_owned(), live(json!({"mysqld": "running", "writable": true})));
+    answers.insert(
+        "shop-2".to_owned(),
+        live(json!({"mysqld": "running", "writable": true})),
+    );
     let cluster = cluster(json!({
         "phase": "FailingOver", "health": "Unavailable", "election": {"phase": "Electing"},
         "instances": [
@@ -176,16 +182,77 @@ fn single_instance() {
 }
 
 #[test]
+fn changes_of_primary() {
+    let line = |kind, from: Option<&str>, writes_blocked_ms| {
+        let (from, to) = (from.map(ToOwned::to_owned), "shop-1".to_owned());
+        last_change(
+            &Change {
+                kind,
+                from,
+                to,
+                at: now(),
+                writes_blocked_ms,
+            },
+            now(),
+        )
+    };
+    let cases = [
+        (
+            line(ChangeKind::Bootstrap, None, Some(9)),
+            "Primary: shop-1 since the cluster was made, 0s ago",
+        ),
+        (
+            line(ChangeKind::Failover, Some("shop-0"), Some(1500)),
+            "Last change of primary: failover shop-0 → shop-1, 0s ago, 1.50 s without writes",
+        ),
+        (
+            line(ChangeKind::Failover, Some("shop-1"), None),
+            "Last change of primary: shop-1 was elected again, 0s ago",
+        ),
+        (
+            line(ChangeKind::Switchover, None, None),
+            "Last change of primary: switchover to shop-1, 0s ago",
+        ),
+    ];
+    for (found, expected) in cases {
+        assert_eq!(found, expected);
+    }
+}
+
+#[test]
 fn sizes_and_ages_are_short() {
-    let sizes = [(0, "0 B"), (1 << 20, "1 Mi"), (20 * GI, "20 Gi"), (3 * GI / 2, "1.5 Gi"), (20 * GI - 30, "20 Gi"), (u64::MAX, "16777216 Ti")];
+    let sizes = [
+        (0, "0 B"),
+        (1 << 20, "1 Mi"),
+        (20 * GI, "20 Gi"),
+        (3 * GI / 2, "1.5 Gi"),
+        (20 * GI - 30, "20 Gi"),
+        (u64::MAX, "16777216 Ti"),
+    ];
     for (bytes, expected) in sizes {
         assert_eq!(size(bytes), expected);
     }
-    let ages = [(-5, "0s"), (41, "41s"), (119, "119s"), (600, "10m"), (9 * 3600, "9h"), (12 * 86_400, "12d")];
+    let ages = [
+        (-5, "0s"),
+        (41, "41s"),
+        (119, "119s"),
+        (600, "10m"),
+        (9 * 3600, "9h"),
+        (12 * 86_400, "12d"),
+    ];
     for (seconds, expected) in ages {
         let since = now() - jiff::SignedDuration::from_secs(seconds);
         assert_eq!(age(since, now()), expected);
     }
-    assert_eq!(disk(Disk { used_bytes: u64::MAX, size_bytes: u64::MAX }), "100 % of 16777216 Ti");
-    assert_eq!((seconds(187), seconds(-1), seconds(12_345)), ("0.19 s".into(), "0.00 s".into(), "12.35 s".into()));
+    assert_eq!(
+        disk(Disk {
+            used_bytes: u64::MAX,
+            size_bytes: u64::MAX
+        }),
+        "100 % of 16777216 Ti"
+    );
+    assert_eq!(
+        (seconds(187), seconds(-1), seconds(12_345)),
+        ("0.19 s".into(), "0.00 s".into(), "12.35 s".into())
+    );
 }

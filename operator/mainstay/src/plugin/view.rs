@@ -133,16 +133,22 @@ impl View {
     pub(crate) fn new(cluster: &MySQLCluster, answers: &Answers, nodes: &BTreeMap<String, String>) -> Self {
         let empty = MySQLClusterStatus::default();
         let status = cluster.status.as_ref().unwrap_or(&empty);
-        let lives: BTreeMap<&str, &Live> =
-            answers.iter().filter_map(|(name, answer)| Some((name.as_str(), answer.as_ref().ok()?))).collect();
+        let lives: BTreeMap<&str, &Live> = answers
+            .iter()
+            .filter_map(|(name, answer)| Some((name.as_str(), answer.as_ref().ok()?)))
+            .collect();
         let primary = open_primary(status);
-        let connected = primary.and_then(|name| lives.get(name)).map(|live| live.semi_sync.acknowledgers.as_slice());
+        let connected = primary
+            .and_then(|name| lives.get(name))
+            .map(|live| live.semi_sync.acknowledgers.as_slice());
         let mut problems = fenced_out(status, &lives);
         problems.extend(conditions(&status.conditions));
         Self {
             name: cluster.name_any(),
             namespace: cluster.namespace().unwrap_or_default(),
-            phase: status.phase.map_or_else(|| "Pending".to_owned(), |phase| format!("{phase:?}")),
+            phase: status
+                .phase
+                .map_or_else(|| "Pending".to_owned(), |phase| format!("{phase:?}")),
             health: status.health.map(|health| format!("{health:?}")),
             version: status.version.clone(),
             epoch: status.epoch,
@@ -158,8 +164,15 @@ impl View {
 
 /// The recorded primary, unless another one is being elected.
 fn open_primary(status: &MySQLClusterStatus) -> Option<&str> {
-    let open = status.election.as_ref().is_none_or(|election| election.phase == ElectionPhase::Open);
-    status.primary.as_ref().filter(|_| open).map(|primary| primary.instance.as_str())
+    let open = status
+        .election
+        .as_ref()
+        .is_none_or(|election| election.phase == ElectionPhase::Open);
+    status
+        .primary
+        .as_ref()
+        .filter(|_| open)
+        .map(|primary| primary.instance.as_str())
 }
 
 fn acknowledgements(status: &MySQLClusterStatus, connected: Option<&[String]>) -> Acknowledgements {
@@ -186,7 +199,11 @@ fn rows(
             role: instance.role,
             node: instance.node.clone().or_else(|| nodes.get(&instance.name).cloned()),
             ready: instance.ready,
-            lag: if is_primary && live.is_none_or(|live| live.mysqld == RUNNING) { Lag::None } else { lag(live) },
+            lag: if is_primary && live.is_none_or(|live| live.mysqld == RUNNING) {
+                Lag::None
+            } else {
+                lag(live)
+            },
             acknowledges: match connected {
                 _ if is_primary => Acknowledges::None,
                 _ if !member => Acknowledges::No,
@@ -231,23 +248,41 @@ fn change(change: &LastChange) -> Change {
 /// Instances that accept writes without being the recorded primary: never normal, and the operator fences them at once.
 fn fenced_out(status: &MySQLClusterStatus, lives: &BTreeMap<&str, &Live>) -> Vec<Problem> {
     let primary = open_primary(status);
-    let writable = lives.iter().filter(|(name, live)| live.writable && Some(**name) != primary);
+    let writable = lives
+        .iter()
+        .filter(|(name, live)| live.writable && Some(**name) != primary);
     writable
         .map(|(name, _)| Problem {
             what: "WritableWithoutPrimary".to_owned(),
             why: format!("{name} accepts writes and is not the recorded primary"),
             since: None,
-            remedy: Some("it is fenced as soon as the operator reaches it; look at the operator's log if this stays".to_owned()),
+            remedy: Some(
+                "it is fenced as soon as the operator reaches it; look at the operator's log if this stays".to_owned(),
+            ),
         })
         .collect()
 }
 
 /// Conditions of which `False` is the good state; of all others it is `True`.
-const GOOD_WHEN_FALSE: [&str; 6] = ["Progressing", "Degraded", "WritesBlocked", "UpgradePaused", "Fenced", "Paused"];
+const GOOD_WHEN_FALSE: [&str; 6] = [
+    "Progressing",
+    "Degraded",
+    "WritesBlocked",
+    "UpgradePaused",
+    "Fenced",
+    "Paused",
+];
 
 /// The conditions that are not as they should be.
 fn conditions(conditions: &[Condition]) -> impl Iterator<Item = Problem> + '_ {
-    let fine = |c: &Condition| c.status == if GOOD_WHEN_FALSE.contains(&c.type_.as_str()) { "False" } else { "True" };
+    let fine = |c: &Condition| {
+        c.status
+            == if GOOD_WHEN_FALSE.contains(&c.type_.as_str()) {
+                "False"
+            } else {
+                "True"
+            }
+    };
     conditions.iter().filter(move |c| !fine(c)).map(|c| Problem {
         what: format!("{}={} ({})", c.type_, c.status, c.reason),
         why: c.message.clone(),
@@ -259,13 +294,20 @@ fn conditions(conditions: &[Condition]) -> impl Iterator<Item = Problem> + '_ {
 fn remarks(cluster: &MySQLCluster, status: &MySQLClusterStatus, answers: &Answers) -> Vec<String> {
     let mut remarks = Vec::new();
     match (status.observed_generation, cluster.metadata.generation) {
-        (None, _) => remarks.push("the operator has not looked at this cluster yet: is it running, and does it watch this namespace?".to_owned()),
+        (None, _) => remarks.push(
+            "the operator has not looked at this cluster yet: is it running, and does it watch this namespace?"
+                .to_owned(),
+        ),
         (Some(seen), Some(now)) if seen < now => {
-            remarks.push(format!("the operator has not seen the newest change of the spec yet (generation {now}, seen {seen})"));
+            remarks.push(format!(
+                "the operator has not seen the newest change of the spec yet (generation {now}, seen {seen})"
+            ));
         }
         (Some(_), _) => {}
     }
-    let silent = answers.iter().filter_map(|(name, answer)| Some((name, answer.as_ref().err()?)));
+    let silent = answers
+        .iter()
+        .filter_map(|(name, answer)| Some((name, answer.as_ref().err()?)));
     remarks.extend(silent.map(|(name, why)| format!("{name} was asked for live figures: {why}")));
     remarks
 }
