@@ -16,7 +16,11 @@ pub(crate) fn pass(cluster: &ClusterName, observed: &Observed, plan: &Plan) {
     }
     let instances: Vec<String> = observed.instances.iter().map(instance).collect();
     let actions: Vec<String> = plan.actions.iter().map(action).collect();
-    let waiting: Vec<String> = plan.waiting.iter().map(|wait| format!("{}: {}", wait.who, wait.for_what)).collect();
+    let waiting: Vec<String> = plan
+        .waiting
+        .iter()
+        .map(|wait| format!("{}: {}", wait.who, wait.for_what))
+        .collect();
     tracing::debug!(
         %cluster,
         instances = instances.join(" | "),
@@ -47,8 +51,16 @@ fn instance(instance: &InstanceObserved) -> String {
         let _ = write!(text, " writable, {} acknowledge", report.semi_sync.acknowledgers.len());
     }
     if let Some(source) = &report.replication.source_host {
-        let receives = if report.replication.receiver_running { "receives" } else { "follows" };
-        let _ = write!(text, " {receives} {source} heard {:?} ago", report.replication.last_heard);
+        let receives = if report.replication.receiver_running {
+            "receives"
+        } else {
+            "follows"
+        };
+        let _ = write!(
+            text,
+            " {receives} {source} heard {:?} ago",
+            report.replication.last_heard
+        );
     }
     if !heard.settled {
         text.push_str(" unsettled");
@@ -71,7 +83,9 @@ fn action(action: &Action) -> String {
         Action::WriteClientCa => "client CAs".to_owned(),
         Action::Record(record) => format!("record epoch {} {}", record.rules.epoch, record.reason),
         Action::Command(commands) => {
-            let commands = commands.iter().map(|c| format!("{} {}", c.verb.kind().as_str(), c.to.instance));
+            let commands = commands
+                .iter()
+                .map(|c| format!("{} {}", c.verb.kind().as_str(), c.to.instance));
             commands.collect::<Vec<_>>().join(", ")
         }
         Action::DeletePod { instance, reason, .. } => format!("delete pod {instance}: {reason}"),

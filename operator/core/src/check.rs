@@ -32,7 +32,13 @@ pub fn check(subject: &Subject<'_>, observed: &Observed, plan: &Plan, now: Times
         Action::Record(record) => Some(&record.rules),
         _ => None,
     });
-    let checker = Checker { subject, observed, before, after: after.or(before), now };
+    let checker = Checker {
+        subject,
+        observed,
+        before,
+        after: after.or(before),
+        now,
+    };
     let mut violations = Violations::default();
     checker.order(plan, &mut violations);
     checker.unreadable(plan, &mut violations);
@@ -69,7 +75,10 @@ struct Violations(Vec<Violation>);
 impl Violations {
     fn unless(&mut self, holds: bool, invariant: u8, what: impl FnOnce() -> String) {
         if !holds {
-            self.0.push(Violation { invariant, what: what() });
+            self.0.push(Violation {
+                invariant,
+                what: what(),
+            });
         }
     }
 }
@@ -87,11 +96,15 @@ type Heard<'a> = (&'a InstanceObserved, &'a InstanceReport);
 
 impl<'a> Checker<'a> {
     fn heard(&self) -> impl Iterator<Item = Heard<'a>> + use<'a> {
-        self.observed.instances.iter().filter_map(|instance| Some((instance, instance.report()?)))
+        self.observed
+            .instances
+            .iter()
+            .filter_map(|instance| Some((instance, instance.report()?)))
     }
 
     fn find(&self, id: &MemberId) -> Option<Heard<'a>> {
-        self.heard().find(|(instance, report)| instance.name == id.instance && report.incarnation == id.incarnation)
+        self.heard()
+            .find(|(instance, report)| instance.name == id.instance && report.incarnation == id.incarnation)
     }
 
     /// Confirmed under the epoch of status before this plan.
@@ -103,16 +116,27 @@ impl<'a> Checker<'a> {
     }
 
     fn read_only(&self, id: &MemberId) -> Option<&'a InstanceReport> {
-        self.confirmed(id).filter(|report| report.mysqld == Mysqld::Running && !report.writable)
+        self.confirmed(id)
+            .filter(|report| report.mysqld == Mysqld::Running && !report.writable)
     }
 
     /// Confirmed, read-only, and following nobody who accepts writes or could still be the old primary.
     fn held(&self, id: &MemberId) -> Option<&'a InstanceReport> {
         let report = self.read_only(id)?;
-        let Some(host) = &report.replication.source_host else { return Some(report) };
-        let (source, other) = self.heard().find(|(instance, _)| &self.subject.host(&instance.name) == host)?;
-        let source = MemberId { instance: source.name.clone(), incarnation: other.incarnation.clone() };
-        let old = self.before.and_then(|rules| rules.primary.as_ref()).is_some_and(|primary| primary.id == source);
+        let Some(host) = &report.replication.source_host else {
+            return Some(report);
+        };
+        let (source, other) = self
+            .heard()
+            .find(|(instance, _)| &self.subject.host(&instance.name) == host)?;
+        let source = MemberId {
+            instance: source.name.clone(),
+            incarnation: other.incarnation.clone(),
+        };
+        let old = self
+            .before
+            .and_then(|rules| rules.primary.as_ref())
+            .is_some_and(|primary| primary.id == source);
         let detached = |report: &InstanceReport| report.replication.source_host.is_none();
         let safe = !other.writable && (!old || self.read_only(&source).is_some_and(detached));
         safe.then_some(report)
@@ -128,41 +152,60 @@ impl<'a> Checker<'a> {
     /// Invariant 1.
     fn order(&self, plan: &Plan, violations: &mut Violations) {
         let place = |wanted: fn(&Action) -> bool| {
-            plan.actions.iter().enumerate().filter(|(_, action)| wanted(action)).map(|(at, _)| at).collect::<Vec<_>>()
+            plan.actions
+                .iter()
+                .enumerate()
+                .filter(|(_, action)| wanted(action))
+                .map(|(at, _)| at)
+                .collect::<Vec<_>>()
         };
         let records = place(|action| matches!(action, Action::Record(_)));
-        violations.unless(records.is_empty() || records == [0], 1, || format!("records at {records:?}"));
+        violations.unless(records.is_empty() || records == [0], 1, || {
+            format!("records at {records:?}")
+        });
         let commands = place(|action| matches!(action, Action::Command(_)));
         let behind_the_record = commands.is_empty() || commands == [records.len()];
         violations.unless(behind_the_record, 1, || format!("commands at {commands:?}"));
         for action in &plan.actions {
             let Action::Command(commands) = action else { continue };
             let to: BTreeSet<_> = commands.iter().map(|command| &command.to.instance).collect();
-            violations.unless(to.len() == commands.len(), 1, || "two commands for one instance".to_owned());
+            violations.unless(to.len() == commands.len(), 1, || {
+                "two commands for one instance".to_owned()
+            });
         }
     }
 
     /// Invariant 13, the first half.
     fn unreadable(&self, plan: &Plan, violations: &mut Violations) {
         if matches!(self.observed.memory, Memory::Unreadable { .. }) {
-            violations.unless(plan.actions.is_empty(), 13, || "acts on an unreadable memory".to_owned());
+            violations.unless(plan.actions.is_empty(), 13, || {
+                "acts on an unreadable memory".to_owned()
+            });
         }
     }
 
     /// Invariants 3 to 6.
     fn record(&self, record: &Record, violations: &mut Violations) {
         let after = &record.rules;
-        violations.unless(after.owner == self.observed.operator, 3, || "records for another process".to_owned());
+        violations.unless(after.owner == self.observed.operator, 3, || {
+            "records for another process".to_owned()
+        });
         if let Some(primary) = &after.primary {
-            violations.unless(!after.members.contains(&primary.id), 4, || "the primary is a member".to_owned());
+            violations.unless(!after.members.contains(&primary.id), 4, || {
+                "the primary is a member".to_owned()
+            });
         }
-        let Some(before) = self.before else { return self.first_record(after, violations) };
+        let Some(before) = self.before else {
+            return self.first_record(after, violations);
+        };
         if self.is_behind(before) {
             return self.first_record(after, violations);
         }
         violations.unless(after.epoch >= before.epoch, 3, || "the epoch is lowered".to_owned());
         let raised = after.epoch > before.epoch;
-        violations.unless(raised || before.owner == after.owner, 3, || "changes the owner within an epoch".to_owned());
+        violations.unless(raised || before.owner == after.owner, 3, || {
+            "changes the owner within an epoch".to_owned()
+        });
         match (&before.phase, &after.phase) {
             (Phase::Electing { .. }, Phase::Open) => self.promotion(before, after, violations),
             (_, Phase::Electing { .. }) => {
@@ -183,19 +226,26 @@ impl<'a> Checker<'a> {
     /// Bootstrap and resumption: all wanted instances are heard, and either all or none of them is pristine.
     fn first_record(&self, after: &Rules, violations: &mut Violations) {
         let replicas = self.subject.replicas(self.observed);
-        let reports: Vec<_> = self.heard().filter(|(instance, _)| instance.ordinal < replicas).collect();
-        violations.unless(
-            u32::try_from(reports.len()) == Ok(replicas),
-            3,
-            || "decides without a memory and without all instances".to_owned(),
-        );
+        let reports: Vec<_> = self
+            .heard()
+            .filter(|(instance, _)| instance.ordinal < replicas)
+            .collect();
+        violations.unless(u32::try_from(reports.len()) == Ok(replicas), 3, || {
+            "decides without a memory and without all instances".to_owned()
+        });
         let new = reports.iter().filter(|(_, report)| report.pristine).count();
-        violations.unless(matches!(after.phase, Phase::Electing { .. }), 3, || "opens without an election".to_owned());
+        violations.unless(matches!(after.phase, Phase::Electing { .. }), 3, || {
+            "opens without an election".to_owned()
+        });
         if after.primary.is_none() {
             violations.unless(new == reports.len(), 3, || "bootstraps over data".to_owned());
         } else {
             violations.unless(new == 0, 3, || "resumes without all data".to_owned());
-            let highest = reports.iter().map(|(_, report)| report.persisted.epoch).max().unwrap_or_default();
+            let highest = reports
+                .iter()
+                .map(|(_, report)| report.persisted.epoch)
+                .max()
+                .unwrap_or_default();
             violations.unless(after.epoch > highest, 3, || "resumes under an old epoch".to_owned());
         }
     }
@@ -208,16 +258,28 @@ impl<'a> Checker<'a> {
         violations.unless(after.epoch == before.epoch && primary.epoch == after.epoch, 4, || {
             "promotes in another epoch than it fenced in".to_owned()
         });
-        violations.unless(after.acks_required == before.acks_required, 6, || "changes k in an election".to_owned());
+        violations.unless(after.acks_required == before.acks_required, 6, || {
+            "changes k in an election".to_owned()
+        });
         let Some(winner) = self.held(&primary.id) else {
             return violations.unless(false, 4, || format!("{} is not fenced", primary.id.instance));
         };
         let set = winner.set();
-        violations.unless(winner.fully_applied(), 4, || "the winner has a relay log to apply".to_owned());
-        violations.unless(winner.replication.source_host.is_none(), 4, || "the winner follows somebody".to_owned());
-        violations.unless(set.contains(&before.baseline), 4, || "the winner lacks the baseline".to_owned());
-        violations.unless(after.baseline == set, 4, || "the baseline is not the winner's set".to_owned());
-        violations.unless(winner.server_uuid == primary.server_uuid, 4, || "another server_uuid".to_owned());
+        violations.unless(winner.fully_applied(), 4, || {
+            "the winner has a relay log to apply".to_owned()
+        });
+        violations.unless(winner.replication.source_host.is_none(), 4, || {
+            "the winner follows somebody".to_owned()
+        });
+        violations.unless(set.contains(&before.baseline), 4, || {
+            "the winner lacks the baseline".to_owned()
+        });
+        violations.unless(after.baseline == set, 4, || {
+            "the baseline is not the winner's set".to_owned()
+        });
+        violations.unless(winner.server_uuid == primary.server_uuid, 4, || {
+            "another server_uuid".to_owned()
+        });
         let host = self.subject.host(&primary.id.instance);
         for member in &after.members {
             let follows = self.held(member).is_some_and(|report| {
@@ -225,25 +287,39 @@ impl<'a> Checker<'a> {
                     && report.replication.source_host.as_ref() == Some(&host)
                     && report.replication.receiver_running
             });
-            violations.unless(follows, 4, || format!("{} does not follow with everything", member.instance));
+            violations.unless(follows, 4, || {
+                format!("{} does not follow with everything", member.instance)
+            });
         }
-        violations.unless(enough(after.members.len(), after.acks_required), 4, || "too few followers".to_owned());
+        violations.unless(enough(after.members.len(), after.acks_required), 4, || {
+            "too few followers".to_owned()
+        });
         self.election(before, &primary.id, &set, violations);
     }
 
     /// Rules 3 and 4, from the definitions.
     fn election(&self, before: &Rules, winner: &MemberId, set: &GtidSet, violations: &mut Violations) {
         let Some(old) = &before.primary else { return };
-        let unfenced = before.members.iter().filter(|member| self.held(member).is_none()).count();
+        let unfenced = before
+            .members
+            .iter()
+            .filter(|member| self.held(member).is_none())
+            .count();
         let few = !enough(unfenced, before.acks_required);
         let old_report = self.held(&old.id);
-        violations.unless(few || old_report.is_some(), 4, || format!("{unfenced} members are not fenced"));
+        violations.unless(few || old_report.is_some(), 4, || {
+            format!("{unfenced} members are not fenced")
+        });
         let part = winner == &old.id || before.members.contains(winner);
-        violations.unless(part, 4, || "the winner is neither a member nor the old primary".to_owned());
+        violations.unless(part, 4, || {
+            "the winner is neither a member nor the old primary".to_owned()
+        });
         for member in &before.members {
             let Some(report) = self.held(member) else { continue };
             let theirs = report.set();
-            let legit = theirs.intersect(&before.baseline).union(&theirs.of_source(&old.server_uuid));
+            let legit = theirs
+                .intersect(&before.baseline)
+                .union(&theirs.of_source(&old.server_uuid));
             violations.unless(set.contains(&legit), 4, || format!("{} has more", member.instance));
         }
         if let (false, Some(report)) = (few, old_report) {
@@ -260,7 +336,9 @@ impl<'a> Checker<'a> {
         let same_reign = before.primary == after.primary && before.baseline == after.baseline;
         violations.unless(same_reign, 4, || "changes the reign without an election".to_owned());
         let changed = before.members != after.members || before.acks_required != after.acks_required;
-        violations.unless(raised || !changed, 3, || "changes members or k within an epoch".to_owned());
+        violations.unless(raised || !changed, 3, || {
+            "changes members or k within an epoch".to_owned()
+        });
         let Some(primary) = &before.primary else { return };
         let confirmed = self.confirmed(&primary.id).filter(|report| report.writable);
         for member in after.members.difference(&before.members) {
@@ -278,7 +356,9 @@ impl<'a> Checker<'a> {
         }
         if after.acks_required > before.acks_required {
             let told = confirmed.map(|open| (open.persisted.acks_required, open.marker.is_some()));
-            violations.unless(told == Some((after.acks_required, true)), 6, || "k is raised unseen".to_owned());
+            violations.unless(told == Some((after.acks_required, true)), 6, || {
+                "k is raised unseen".to_owned()
+            });
         }
     }
 
@@ -302,9 +382,16 @@ impl<'a> Checker<'a> {
             return violations.unless(false, 5, || "drops without a marker".to_owned());
         };
         let contain = after.members.iter().filter_map(|id| self.confirmed(id));
-        let contain = contain.filter(|r| r.mysqld == Mysqld::Running && r.set().contains(marker)).count();
-        let least = before.acks_required.min(u32::try_from(after.members.len()).unwrap_or(u32::MAX)).max(1);
-        violations.unless(enough(contain, least), 5, || format!("{} may hold the only copy", member.instance));
+        let contain = contain
+            .filter(|r| r.mysqld == Mysqld::Running && r.set().contains(marker))
+            .count();
+        let least = before
+            .acks_required
+            .min(u32::try_from(after.members.len()).unwrap_or(u32::MAX))
+            .max(1);
+        violations.unless(enough(contain, least), 5, || {
+            format!("{} may hold the only copy", member.instance)
+        });
     }
 
     /// Invariants 2, 7, 8 and 9.
@@ -316,18 +403,27 @@ impl<'a> Checker<'a> {
         let own = after.owner == self.observed.operator && after.epoch == command.epoch;
         violations.unless(own, 2, || format!("commands {name} under a foreign epoch"));
         let alive = self.find(&command.to).is_some();
-        violations.unless(alive, 2, || format!("commands {name} in an incarnation that is not heard"));
+        violations.unless(alive, 2, || {
+            format!("commands {name} in an incarnation that is not heard")
+        });
         match &command.verb {
             Verb::Fence | Verb::Restart => {}
             Verb::Attach { source } => self.attach(after, &command.to, &source.id, violations),
-            Verb::Open { members, acks_required, baseline, .. } => {
+            Verb::Open {
+                members,
+                acks_required,
+                baseline,
+                ..
+            } => {
                 let recorded = after.primary.as_ref().is_some_and(|primary| primary.id == command.to)
                     && after.phase == Phase::Open
                     && (members, *acks_required, baseline) == (&after.members, after.acks_required, &after.baseline);
                 violations.unless(recorded, 7, || format!("{name} is opened as it is not recorded"));
                 self.opening(after, &command.to, violations);
             }
-            Verb::Allow { members, acks_required } => self.allow(after, &command.to, members, *acks_required, violations),
+            Verb::Allow { members, acks_required } => {
+                self.allow(after, &command.to, members, *acks_required, violations)
+            }
             Verb::Mark => {
                 let open = after.primary.as_ref().is_some_and(|primary| primary.id == command.to);
                 violations.unless(open, 8, || format!("{name} is not the primary and is to write"));
@@ -344,7 +440,9 @@ impl<'a> Checker<'a> {
         let set = report.set();
         let contain = after.members.iter().filter_map(|id| self.read_only(id));
         let contain = contain.filter(|report| report.set().contains(&set)).count();
-        violations.unless(enough(contain, after.acks_required), 7, || format!("{} is alone", to.instance));
+        violations.unless(enough(contain, after.acks_required), 7, || {
+            format!("{} is alone", to.instance)
+        });
     }
 
     fn attach(&self, after: &Rules, to: &MemberId, source: &MemberId, violations: &mut Violations) {
@@ -352,7 +450,9 @@ impl<'a> Checker<'a> {
             Phase::Open => {
                 let primary = after.primary.as_ref().is_some_and(|primary| &primary.id == source);
                 violations.unless(primary, 8, || format!("{} is attached to a replica", to.instance));
-                violations.unless(after.members.contains(to), 8, || format!("{} is no member", to.instance));
+                violations.unless(after.members.contains(to), 8, || {
+                    format!("{} is no member", to.instance)
+                });
             }
             Phase::Electing { .. } => {
                 let within = match (self.held(to), self.held(source)) {
@@ -368,20 +468,31 @@ impl<'a> Checker<'a> {
     fn allow(&self, after: &Rules, to: &MemberId, list: &BTreeSet<MemberId>, acks: u32, violations: &mut Violations) {
         let primary = after.primary.as_ref().is_some_and(|primary| &primary.id == to) && after.phase == Phase::Open;
         violations.unless(primary, 8, || format!("{} is not the open primary", to.instance));
-        violations.unless(list.is_subset(&after.members), 5, || "a stranger may acknowledge".to_owned());
-        violations.unless(after.members.difference(list).count() <= 1, 5, || "drops two members at once".to_owned());
-        violations.unless(acks >= after.acks_required, 6, || "k in force is below k in status".to_owned());
+        violations.unless(list.is_subset(&after.members), 5, || {
+            "a stranger may acknowledge".to_owned()
+        });
+        violations.unless(after.members.difference(list).count() <= 1, 5, || {
+            "drops two members at once".to_owned()
+        });
+        violations.unless(acks >= after.acks_required, 6, || {
+            "k in force is below k in status".to_owned()
+        });
     }
 
     /// Invariant 9.
     fn clone_over(&self, after: &Rules, to: &MemberId, violations: &mut Violations) {
         let name = &to.instance;
         for rules in self.before.into_iter().chain([after]) {
-            violations.unless(!rules.members.contains(to), 9, || format!("{name} is a member and is replaced"));
+            violations.unless(!rules.members.contains(to), 9, || {
+                format!("{name} is a member and is replaced")
+            });
             let primary = rules.primary.as_ref().is_some_and(|primary| &primary.id == to);
             violations.unless(!primary, 9, || format!("{name} is the primary and is replaced"));
         }
-        let intent = after.rebuilds.get(name).is_some_and(|rebuild| rebuild.incarnation == to.incarnation);
+        let intent = after
+            .rebuilds
+            .get(name)
+            .is_some_and(|rebuild| rebuild.incarnation == to.incarnation);
         violations.unless(intent, 9, || format!("{name} is replaced without a recorded intent"));
         violations.unless(self.read_only(to).is_some(), 9, || format!("{name} is replaced unseen"));
     }
@@ -392,9 +503,10 @@ impl<'a> Checker<'a> {
         for action in &plan.actions {
             risks += match action {
                 Action::DeletePod { .. } => 1,
-                Action::Command(commands) => {
-                    commands.iter().filter(|command| matches!(command.verb, Verb::Clone { .. })).count()
-                }
+                Action::Command(commands) => commands
+                    .iter()
+                    .filter(|command| matches!(command.verb, Verb::Clone { .. }))
+                    .count(),
                 Action::Record(record) => usize::from(self.before.is_some_and(|before| {
                     before.phase == Phase::Open
                         && (before.members != record.rules.members
@@ -425,12 +537,17 @@ impl<'a> Checker<'a> {
             other.name != instance.name && other.ordinal < replicas && !(runs && pod)
         };
         let others = self.observed.instances.iter().filter(impaired).count();
-        violations.unless(others == 0, 11, || format!("{name} is restarted while {others} others are impaired"));
+        violations.unless(others == 0, 11, || {
+            format!("{name} is restarted while {others} others are impaired")
+        });
     }
 
     /// Invariant 12.
     fn apply(&self, desired: &Desired, violations: &mut Violations) {
-        let service = desired.value.pointer("/metadata/labels/kubernetes.io~1service-name").and_then(Value::as_str);
+        let service = desired
+            .value
+            .pointer("/metadata/labels/kubernetes.io~1service-name")
+            .and_then(Value::as_str);
         if desired.key.kind != ObjectKind::EndpointSlice
             || service != Some(self.subject.names().primary_service().as_str())
         {
@@ -438,16 +555,28 @@ impl<'a> Checker<'a> {
         }
         let uids = endpoints(&desired.value);
         violations.unless(uids.len() <= 1, 12, || format!("{} primaries are routed", uids.len()));
-        let open = self.open_primary().and_then(|(instance, _)| instance.pod.as_ref()).map(|pod| pod.uid.as_str());
-        let before = self.observed.objects.get(&desired.key).map(|object| endpoints(&object.value)).unwrap_or_default();
+        let open = self
+            .open_primary()
+            .and_then(|(instance, _)| instance.pod.as_ref())
+            .map(|pod| pod.uid.as_str());
+        let before = self
+            .observed
+            .objects
+            .get(&desired.key)
+            .map(|object| endpoints(&object.value))
+            .unwrap_or_default();
         let known = uids.iter().all(|uid| Some(*uid) == open || before.contains(uid));
-        violations.unless(known, 12, || format!("{uids:?} is routed at {} and is not open", self.now));
+        violations.unless(known, 12, || {
+            format!("{uids:?} is routed at {} and is not open", self.now)
+        });
     }
 }
 
 fn endpoints(slice: &Value) -> Vec<&str> {
     let endpoints = slice.get("endpoints").and_then(Value::as_array).into_iter().flatten();
-    endpoints.filter_map(|endpoint| endpoint.pointer("/targetRef/uid").and_then(Value::as_str)).collect()
+    endpoints
+        .filter_map(|endpoint| endpoint.pointer("/targetRef/uid").and_then(Value::as_str))
+        .collect()
 }
 
 /// At least `wanted`.

@@ -94,7 +94,10 @@ impl InstanceObserved {
     /// Identity in this life of its data directory, if heard.
     #[must_use]
     pub fn member_id(&self) -> Option<MemberId> {
-        self.report().map(|r| MemberId { instance: self.name.clone(), incarnation: r.incarnation.clone() })
+        self.report().map(|r| MemberId {
+            instance: self.name.clone(),
+            incarnation: r.incarnation.clone(),
+        })
     }
 }
 

@@ -34,16 +34,24 @@ impl Subject<'_> {
     pub fn replicas(&self, observed: &Observed) -> u32 {
         match self.spec {
             Ok(spec) => spec.replicas,
-            Err(_) => self.built_replicas(observed).unwrap_or_else(|| count(&observed.instances)),
+            Err(_) => self
+                .built_replicas(observed)
+                .unwrap_or_else(|| count(&observed.instances)),
         }
     }
 
     /// Number of instances of the StatefulSet that exists.
     #[must_use]
     pub fn built_replicas(&self, observed: &Observed) -> Option<u32> {
-        let key = ObjectKey { kind: ObjectKind::StatefulSet, name: self.name.to_owned() };
+        let key = ObjectKey {
+            kind: ObjectKind::StatefulSet,
+            name: self.name.to_owned(),
+        };
         let set = observed.objects.get(&key)?;
-        set.value.pointer("/spec/replicas")?.as_u64().and_then(|n| u32::try_from(n).ok())
+        set.value
+            .pointer("/spec/replicas")?
+            .as_u64()
+            .and_then(|n| u32::try_from(n).ok())
     }
 
     /// Names derived from the cluster's.
@@ -72,7 +80,10 @@ impl Subject<'_> {
             return rules.server_id_base;
         }
         let digest = Sha256::digest(self.uid.as_bytes());
-        let drawn = digest.iter().take(4).fold(0_u32, |number, byte| (number << 8) | u32::from(*byte));
+        let drawn = digest
+            .iter()
+            .take(4)
+            .fold(0_u32, |number, byte| (number << 8) | u32::from(*byte));
         (drawn % 21_474_835 + 1) * 100
     }
 }

@@ -33,7 +33,10 @@ pub(crate) struct Seen<'a> {
 impl Seen<'_> {
     /// Identity in this life of its data directory.
     pub(crate) fn id(&self) -> MemberId {
-        MemberId { instance: self.instance.name.clone(), incarnation: self.report.incarnation.clone() }
+        MemberId {
+            instance: self.instance.name.clone(),
+            incarnation: self.report.incarnation.clone(),
+        }
     }
 
     /// mysqld answers: only then are its sets and its replication known.
@@ -59,7 +62,13 @@ impl Seen<'_> {
 
 impl<'a> View<'a> {
     pub(crate) fn new(subject: &'a Subject<'a>, observed: &'a Observed, rules: &'a Rules, now: Timestamp) -> Self {
-        Self { subject, observed, rules, now, timing: Timing::default() }
+        Self {
+            subject,
+            observed,
+            rules,
+            now,
+            timing: Timing::default(),
+        }
     }
 
     /// This process wrote the epoch, so it may command under it (rule 0).
@@ -84,7 +93,12 @@ impl<'a> View<'a> {
 
     /// Every instance that is heard.
     pub(crate) fn heard(&self) -> impl Iterator<Item = Seen<'a>> + use<'a> {
-        self.observed.instances.iter().filter_map(|instance| Some(Seen { instance, report: instance.report()? }))
+        self.observed.instances.iter().filter_map(|instance| {
+            Some(Seen {
+                instance,
+                report: instance.report()?,
+            })
+        })
     }
 
     /// The instance of that name, if it is heard, whatever its incarnation.
@@ -94,7 +108,8 @@ impl<'a> View<'a> {
 
     /// `is(i, id)`: heard, in this incarnation.
     pub(crate) fn find(&self, id: &MemberId) -> Option<Seen<'a>> {
-        self.heard_as(id).filter(|seen| seen.report.incarnation == id.incarnation)
+        self.heard_as(id)
+            .filter(|seen| seen.report.incarnation == id.incarnation)
     }
 
     /// The instance named in `id`, heard or not.
@@ -109,7 +124,10 @@ impl<'a> View<'a> {
 
     /// It is the recorded primary.
     pub(crate) fn is_primary(&self, seen: Seen<'_>) -> bool {
-        self.rules.primary.as_ref().is_some_and(|primary| primary.id == seen.id())
+        self.rules
+            .primary
+            .as_ref()
+            .is_some_and(|primary| primary.id == seen.id())
     }
 
     /// It is a member.
@@ -139,15 +157,23 @@ impl<'a> View<'a> {
         if !(self.confirmed(seen) && seen.running() && !seen.report.writable) {
             return false;
         }
-        let Some(host) = &seen.report.replication.source_host else { return true };
-        let source = self.heard().find(|other| &self.subject.host(&other.instance.name) == host);
+        let Some(host) = &seen.report.replication.source_host else {
+            return true;
+        };
+        let source = self
+            .heard()
+            .find(|other| &self.subject.host(&other.instance.name) == host);
         source.is_some_and(|source| !source.report.writable && (!self.is_primary(source) || self.fenced(source)))
     }
 
     /// Members that nobody confirmed to be fenced (U of rule 3).
     pub(crate) fn unfenced(&self) -> BTreeSet<&'a MemberId> {
         let rules = self.rules;
-        rules.members.iter().filter(|id| !self.find(id).is_some_and(|seen| self.held(seen))).collect()
+        rules
+            .members
+            .iter()
+            .filter(|id| !self.find(id).is_some_and(|seen| self.held(seen)))
+            .collect()
     }
 
     /// `open(P)`: the recorded primary accepts writes, and was told so in its present reign.
@@ -176,7 +202,10 @@ impl<'a> View<'a> {
 
     /// `receiving(i)` from the recorded primary.
     pub(crate) fn receiving(&self, seen: Seen<'_>) -> bool {
-        self.rules.primary.as_ref().is_some_and(|primary| self.receives(seen, &primary.id))
+        self.rules
+            .primary
+            .as_ref()
+            .is_some_and(|primary| self.receives(seen, &primary.id))
     }
 
     /// Receiving, and applied to within the bound: it may take over, and another instance may be restarted.
@@ -201,13 +230,21 @@ impl<'a> View<'a> {
         if self.is_primary(seen) {
             return set;
         }
-        let own = self.rules.primary.as_ref().map(|PrimaryRef { server_uuid, .. }| set.of_source(server_uuid));
+        let own = self
+            .rules
+            .primary
+            .as_ref()
+            .map(|PrimaryRef { server_uuid, .. }| set.of_source(server_uuid));
         set.intersect(&self.rules.baseline).union(&own.unwrap_or_default())
     }
 
     /// How SQL clients reach an instance.
     pub(crate) fn endpoint(&self, seen: Seen<'_>) -> Endpoint {
-        Endpoint { id: seen.id(), host: self.subject.host(&seen.instance.name), port: PORT_ADMIN }
+        Endpoint {
+            id: seen.id(),
+            host: self.subject.host(&seen.instance.name),
+            port: PORT_ADMIN,
+        }
     }
 
     /// Since when an instance is not heard; `None` when it is.

@@ -11,8 +11,17 @@ use proptest::prelude::*;
 use states::{Instance, State, electing, fresh, healthy, id, now, set};
 use world::random::Random;
 
-const SETS: [&str; 9] =
-    ["", "a:1-50", "a:1-90", "a:1-100", "a:1-101", "a:1-100 x:1", "a:1-50 b:1-3", "a:1-100 b:1-3", "a:1-98 a:100"];
+const SETS: [&str; 9] = [
+    "",
+    "a:1-50",
+    "a:1-90",
+    "a:1-100",
+    "a:1-101",
+    "a:1-100 x:1",
+    "a:1-50 b:1-3",
+    "a:1-100 b:1-3",
+    "a:1-98 a:100",
+];
 
 fn any_set(random: &mut Random) -> GtidSet {
     set(random.pick(&SETS).unwrap())
@@ -20,7 +29,14 @@ fn any_set(random: &mut Random) -> GtidSet {
 
 fn any_id(random: &mut Random, replicas: u64) -> MemberId {
     let of = id(usize::try_from(random.below(replicas)).unwrap());
-    if random.chance(10) { MemberId { incarnation: Incarnation("another-life".to_owned()), ..of } } else { of }
+    if random.chance(10) {
+        MemberId {
+            incarnation: Incarnation("another-life".to_owned()),
+            ..of
+        }
+    } else {
+        of
+    }
 }
 
 fn any_instance(random: &mut Random, replicas: u64, mut instance: Instance) -> Instance {
@@ -34,7 +50,14 @@ fn any_instance(random: &mut Random, replicas: u64, mut instance: Instance) -> I
         Mysqld::Cloning,
         Mysqld::Failed,
     ];
-    let verbs = [VerbKind::Fence, VerbKind::Attach, VerbKind::Open, VerbKind::Allow, VerbKind::Mark, VerbKind::Clone];
+    let verbs = [
+        VerbKind::Fence,
+        VerbKind::Attach,
+        VerbKind::Open,
+        VerbKind::Allow,
+        VerbKind::Mark,
+        VerbKind::Clone,
+    ];
     if random.chance(10) {
         return instance.silent(random.below(5));
     }
@@ -103,7 +126,11 @@ fn any_state(seed: u64) -> State {
                     2 => rules.acks_required = u32::try_from(random.below(3)).unwrap(),
                     3 => drop(rules.members.pop_first()),
                     4 => rules.baseline = any_set(&mut random),
-                    5 => rules.phase = Phase::Electing { preferred: Some(any_id(&mut random, count)) },
+                    5 => {
+                        rules.phase = Phase::Electing {
+                            preferred: Some(any_id(&mut random, count)),
+                        }
+                    }
                     6 => rules.phase_since = now(),
                     _ => {
                         let member = any_id(&mut random, count);

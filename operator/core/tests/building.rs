@@ -20,21 +20,43 @@ const MINUTE: Duration = Duration::from_secs(60);
 fn everything_of_a_new_cluster_is_made_in_one_pass() {
     let mut world = World::new(1, 3);
     world.tick();
-    let made: Vec<_> = world.last_plan.actions.iter().map(|action| match action {
-        Action::GeneratePasswords { secret, .. } => secret.clone(),
-        Action::CreateCa { .. } => "ca".to_owned(),
-        Action::IssueServerCertificate { .. } => "certificate".to_owned(),
-        Action::WriteClientCa => "client-ca".to_owned(),
-        Action::Apply(desired) => format!("{:?} {}", desired.key.kind, desired.key.name),
-        other => format!("{other:?}"),
-    }).collect();
-    let place = |name: &str| made.iter().position(|made| made.starts_with(name)).unwrap_or_else(|| panic!("{made:?}"));
+    let made: Vec<_> = world
+        .last_plan
+        .actions
+        .iter()
+        .map(|action| match action {
+            Action::GeneratePasswords { secret, .. } => secret.clone(),
+            Action::CreateCa { .. } => "ca".to_owned(),
+            Action::IssueServerCertificate { .. } => "certificate".to_owned(),
+            Action::WriteClientCa => "client-ca".to_owned(),
+            Action::Apply(desired) => format!("{:?} {}", desired.key.kind, desired.key.name),
+            other => format!("{other:?}"),
+        })
+        .collect();
+    let place = |name: &str| {
+        made.iter()
+            .position(|made| made.starts_with(name))
+            .unwrap_or_else(|| panic!("{made:?}"))
+    };
     let set = place("StatefulSet shop");
-    for before in ["shop-system", "shop-root", "ca", "certificate", "client-ca", "ConfigMap", "ServiceAccount"] {
+    for before in [
+        "shop-system",
+        "shop-root",
+        "ca",
+        "certificate",
+        "client-ca",
+        "ConfigMap",
+        "ServiceAccount",
+    ] {
         assert!(place(before) < set, "{before} is what a pod refers to: {made:?}");
     }
     assert!(place("ca") < place("certificate"));
-    for object in ["Service shop-primary", "Service shop-replicas", "Service shop-instances", "PodDisruptionBudget"] {
+    for object in [
+        "Service shop-primary",
+        "Service shop-replicas",
+        "Service shop-instances",
+        "PodDisruptionBudget",
+    ] {
         place(object);
     }
 }
@@ -55,7 +77,10 @@ fn a_foreign_object_is_left_alone() {
     let mut world = World::new(3, 1);
     world.settle(MINUTE);
     let mut observed = world.observe(0);
-    let key = ObjectKey { kind: ObjectKind::Service, name: "shop-primary".to_owned() };
+    let key = ObjectKey {
+        kind: ObjectKind::Service,
+        name: "shop-primary".to_owned(),
+    };
     let view = observed.objects.get_mut(&key).unwrap();
     view.value = json!({"spec": {"selector": {"app": "something-else"}}});
     let planned = |world: &World, observed: &Observed| world.plan_of(observed).actions.len();
@@ -75,10 +100,19 @@ fn passwords_are_never_made_anew_under_data() {
     observed.secrets.keys.remove("shop-system");
     let plan = world.plan_of(&observed);
     assert!(plan.actions.is_empty(), "{:?}", plan.actions);
-    assert!(plan.waiting[0].for_what.contains("shop-system lacks manager, replication, clone, monitor"));
+    assert!(
+        plan.waiting[0]
+            .for_what
+            .contains("shop-system lacks manager, replication, clone, monitor")
+    );
     // What is composed of them is.
     let mut observed = world.observe(0);
-    observed.secrets.keys.get_mut("shop-root").unwrap().retain(|key| key != "uri");
+    observed
+        .secrets
+        .keys
+        .get_mut("shop-root")
+        .unwrap()
+        .retain(|key| key != "uri");
     let plan = world.plan_of(&observed);
     assert!(matches!(&plan.actions[..], [Action::GeneratePasswords { secret, .. }] if secret == "shop-root"));
 }
@@ -89,7 +123,9 @@ fn certificates_are_renewed_after_two_thirds_and_when_names_change() {
     world.settle(MINUTE);
     let issues = |world: &World, observed: &Observed| {
         let actions = world.plan_of(observed).actions;
-        actions.iter().any(|action| matches!(action, Action::IssueServerCertificate { .. }))
+        actions
+            .iter()
+            .any(|action| matches!(action, Action::IssueServerCertificate { .. }))
     };
     let mut observed = world.observe(0);
     assert!(!issues(&world, &observed));
@@ -113,7 +149,9 @@ fn nothing_is_built_from_an_invalid_spec_and_elections_go_on() {
     world.change_spec(|cluster| cluster.spec.replicas = 4);
     let before = world.kubernetes.stateful_set().cloned();
     world.crash(0, Duration::from_secs(30));
-    world.until("another primary", Duration::from_secs(20), |w| w.open_primary().is_some_and(|p| p != 0));
+    world.until("another primary", Duration::from_secs(20), |w| {
+        w.open_primary().is_some_and(|p| p != 0)
+    });
     world.until("it is routed", Duration::from_secs(5), |w| {
         let primary = w.open_primary().map(|p| w.node(p).name.0.clone());
         w.kubernetes.routed("shop-primary") == Vec::from_iter(primary)
@@ -126,12 +164,19 @@ fn routes(state: &State, service: &str) -> Option<Vec<String>> {
     let mut found = None;
     for action in state.plan().actions {
         let Action::Apply(desired) = action else { continue };
-        let of = desired.value.pointer("/metadata/labels/kubernetes.io~1service-name").and_then(|v| v.as_str());
+        let of = desired
+            .value
+            .pointer("/metadata/labels/kubernetes.io~1service-name")
+            .and_then(|v| v.as_str());
         if of != Some(service) || !desired.key.name.ends_with("ipv4") {
             continue;
         }
         let endpoints = desired.value["endpoints"].as_array().into_iter().flatten();
-        found = Some(endpoints.map(|e| e["targetRef"]["name"].as_str().unwrap().to_owned()).collect());
+        found = Some(
+            endpoints
+                .map(|e| e["targetRef"]["name"].as_str().unwrap().to_owned())
+                .collect(),
+        );
     }
     found
 }
@@ -172,7 +217,9 @@ fn clients_are_sent_to_the_open_primary_and_to_members() {
     assert_eq!(routes(&state, REPLICAS), names(&[1]));
     assert_eq!(routes(&healthy(3).with(1, |i| i.leaving()), REPLICAS), names(&[2]));
     // Nobody is left: the primary stands in.
-    let state = healthy(3).with(1, |i| i.mysqld(Mysqld::Down)).with(2, |i| i.mysqld(Mysqld::Down));
+    let state = healthy(3)
+        .with(1, |i| i.mysqld(Mysqld::Down))
+        .with(2, |i| i.mysqld(Mysqld::Down));
     assert_eq!(routes(&state, REPLICAS), names(&[0]));
 }
 
@@ -188,7 +235,9 @@ fn a_silent_primary_stays_until_another_one_is_open() {
     let state = routed(healthy(3)).with(0, |i| i.silent(3600));
     assert_eq!(routes(&state, PRIMARY), None);
     // A new operator process that has heard nobody yet touches nothing.
-    let state = (0..3).fold(routed(healthy(3)), |state, ordinal| state.with(ordinal, |i| i.silent(0)));
+    let state = (0..3).fold(routed(healthy(3)), |state, ordinal| {
+        state.with(ordinal, |i| i.silent(0))
+    });
     assert_eq!((routes(&state, PRIMARY), routes(&state, REPLICAS)), (None, None));
 }
 
@@ -203,9 +252,16 @@ fn unrouted() -> State {
 fn an_election_takes_the_old_primary_out_when_it_starts_again_or_after_three_seconds() {
     assert_eq!(routes(&unrouted(), PRIMARY), None, "one write is enough: the new one's");
     let starting = unrouted().with(0, |i| i.mysqld(Mysqld::Starting));
-    assert_eq!(routes(&starting, PRIMARY), names(&[]), "it may show what nobody acknowledged");
+    assert_eq!(
+        routes(&starting, PRIMARY),
+        names(&[]),
+        "it may show what nobody acknowledged"
+    );
     let old = now() - SignedDuration::from_secs(4);
-    assert_eq!(routes(&unrouted().rules(|rules| rules.phase_since = old), PRIMARY), names(&[]));
+    assert_eq!(
+        routes(&unrouted().rules(|rules| rules.phase_since = old), PRIMARY),
+        names(&[])
+    );
 }
 
 #[test]
@@ -227,13 +283,20 @@ fn reads_are_not_rerouted_around_a_change_of_primary() {
     };
     assert_eq!(routes(&moved(None), REPLICAS), None);
     assert_eq!(routes(&moved(Some(900)), REPLICAS), None);
-    assert!(moved(Some(900)).plan().look_again.unwrap() < Duration::from_millis(120), "and is looked at in time");
+    assert!(
+        moved(Some(900)).plan().look_again.unwrap() < Duration::from_millis(120),
+        "and is looked at in time"
+    );
     assert_eq!(routes(&moved(Some(1000)), REPLICAS), names(&[2]));
 }
 
 fn deleted(state: &State) -> Vec<String> {
     let deletes = state.does();
-    deletes.iter().filter_map(|line| line.strip_prefix("delete ")).map(str::to_owned).collect()
+    deletes
+        .iter()
+        .filter_map(|line| line.strip_prefix("delete "))
+        .map(str::to_owned)
+        .collect()
 }
 
 fn outdated(state: State, ordinals: &[usize]) -> State {
@@ -256,7 +319,11 @@ fn f14_a_roll_takes_replicas_first_one_at_a_time_when_all_others_are_synced() {
         roll().with(2, |i| i.pod(|pod| pod.deleting = true)),
     ] {
         assert_eq!(deleted(&state), Vec::<String>::new());
-        assert!(state.waits().contains("rolling restart waits for shop-2"), "{}", state.waits());
+        assert!(
+            state.waits().contains("rolling restart waits for shop-2"),
+            "{}",
+            state.waits()
+        );
     }
 }
 
@@ -288,7 +355,10 @@ fn f12_a_stuck_pod_is_replaced_without_waiting_for_anything() {
     assert_eq!(deleted(&healthy(3).with(2, stuck)), Vec::<String>::new());
     // A recovery takes as long as it takes.
     let state = outdated(healthy(3), &[2]).with(2, |i| i.mysqld(Mysqld::Starting).pod(|pod| pod.ready = false));
-    assert!(!deleted(&state).is_empty(), "it is the impaired one itself, and an outdated one");
+    assert!(
+        !deleted(&state).is_empty(),
+        "it is the impaired one itself, and an outdated one"
+    );
     let state = outdated(electing(3), &[2]).with(2, |i| i.mysqld(Mysqld::Starting).pod(|pod| pod.ready = false));
     assert_eq!(deleted(&state), Vec::<String>::new());
 }
@@ -302,7 +372,10 @@ fn a_set_shrinks_only_after_its_last_instances_have_left() {
     world.until("members have left", MINUTE, |w| {
         let rules = w.rules().unwrap();
         let members = rules.members.len();
-        assert!(members == 0 || w.kubernetes.set_replicas() > 1, "shrunk while {members} are members");
+        assert!(
+            members == 0 || w.kubernetes.set_replicas() > 1,
+            "shrunk while {members} are members"
+        );
         members == 0
     });
     world.settle(MINUTE);

@@ -56,7 +56,9 @@ fn the_primary_is_replaced_when_its_node_dies() {
         world.run(Duration::from_secs(15));
         world.crash(0, Duration::from_secs(40));
         let began = world.now;
-        world.until("another primary", Duration::from_secs(10), |w| w.open_primary().is_some_and(|p| p != 0));
+        world.until("another primary", Duration::from_secs(10), |w| {
+            w.open_primary().is_some_and(|p| p != 0)
+        });
         let took = world.now.duration_since(began);
         assert!(took.as_millis() < 5000, "{took:?}");
         world.settle(Duration::from_secs(120));
@@ -71,7 +73,9 @@ fn the_primary_is_replaced_when_its_mysqld_dies() {
         world.run(Duration::from_secs(15));
         world.kill_mysqld(0);
         let began = world.now;
-        world.until("another primary", Duration::from_secs(10), |w| w.open_primary().is_some());
+        world.until("another primary", Duration::from_secs(10), |w| {
+            w.open_primary().is_some()
+        });
         let took = world.now.duration_since(began);
         assert!(took.as_millis() < 1500, "{took:?}");
         world.settle(Duration::from_secs(120));
@@ -86,7 +90,9 @@ fn a_leaving_primary_is_relieved_by_a_switchover() {
         world.run(Duration::from_secs(5));
         world.delete_pod(0, Duration::from_secs(20));
         let began = world.now;
-        world.until("another primary", Duration::from_secs(10), |w| w.open_primary().is_some_and(|p| p != 0));
+        world.until("another primary", Duration::from_secs(10), |w| {
+            w.open_primary().is_some_and(|p| p != 0)
+        });
         let took = world.now.duration_since(began);
         assert!(took.as_millis() < 1500, "{took:?}");
         world.settle(Duration::from_secs(120));
@@ -118,7 +124,13 @@ fn f05_everything_heals_that_broke_while_no_operator_was_there() {
         for ordinal in 0..3 {
             world.kill_mysqld(ordinal);
         }
-        let slices: Vec<_> = world.kubernetes.objects.keys().filter(|k| k.name.contains("primary")).cloned().collect();
+        let slices: Vec<_> = world
+            .kubernetes
+            .objects
+            .keys()
+            .filter(|k| k.name.contains("primary"))
+            .cloned()
+            .collect();
         for key in slices {
             world.kubernetes.objects.remove(&key);
         }
@@ -143,7 +155,9 @@ fn f17_everything_dies_at_once() {
             world.crash(ordinal, Duration::from_secs(time));
         }
         // One node kept down does not matter, whichever it is.
-        world.until("an open primary", Duration::from_secs(60), |w| w.open_primary().is_some());
+        world.until("an open primary", Duration::from_secs(60), |w| {
+            w.open_primary().is_some()
+        });
         world.settings.pace = 100;
         world.settle(Duration::from_secs(600));
         complete(&world);
@@ -194,7 +208,9 @@ fn an_instance_that_is_not_wanted_hands_over_before_it_goes() {
 fn a_changed_configuration_rolls_replicas_first() {
     let mut world = settled(5, 3);
     world.run(Duration::from_secs(12));
-    let before: Vec<_> = (0..3).map(|n| world.node(n).pod.as_ref().unwrap().uid.clone()).collect();
+    let before: Vec<_> = (0..3)
+        .map(|n| world.node(n).pod.as_ref().unwrap().uid.clone())
+        .collect();
     world.change_spec(|cluster| {
         let spec = serde_json::to_value(&cluster.spec).unwrap();
         let mut spec = spec;
@@ -203,14 +219,28 @@ fn a_changed_configuration_rolls_replicas_first() {
     });
     world.tick();
     world.settle(Duration::from_secs(300));
-    let after: Vec<_> = (0..3).map(|n| world.node(n).pod.as_ref().unwrap().uid.clone()).collect();
+    let after: Vec<_> = (0..3)
+        .map(|n| world.node(n).pod.as_ref().unwrap().uid.clone())
+        .collect();
     if before.iter().zip(&after).any(|(before, after)| before == after) {
         world.fail("every pod is a new one");
     }
-    assert_ne!(world.open_primary(), Some(0), "the primary moved before its pod was replaced");
+    assert_ne!(
+        world.open_primary(),
+        Some(0),
+        "the primary moved before its pod was replaced"
+    );
     complete(&world);
-    let configs = world.kubernetes.objects.keys().filter(|key| key.name.contains("-config-")).count();
-    assert_eq!(configs, 1, "the former configuration is deleted once nobody refers to it");
+    let configs = world
+        .kubernetes
+        .objects
+        .keys()
+        .filter(|key| key.name.contains("-config-"))
+        .count();
+    assert_eq!(
+        configs, 1,
+        "the former configuration is deleted once nobody refers to it"
+    );
 }
 
 #[test]
@@ -223,7 +253,11 @@ fn l7_a_lost_status_is_resumed_and_never_bootstrapped() {
         world.settle(Duration::from_secs(120));
         let epoch = world.rules().unwrap().epoch;
         // The status is gone, or restored from before the failover.
-        world.kubernetes.status = if forget_all { mainstay_api::MySQLClusterStatus::default() } else { old };
+        world.kubernetes.status = if forget_all {
+            mainstay_api::MySQLClusterStatus::default()
+        } else {
+            old
+        };
         world.kubernetes.version += 1;
         world.restart_operator(0);
         world.tick();
@@ -255,7 +289,9 @@ fn figures() {
     world.run(Duration::from_secs(100));
     println!("2000 idle ticks {:?} passes {}", began.elapsed(), world.passes);
     let began = std::time::Instant::now();
-    for _ in 0..1000 { world.observe(0); }
+    for _ in 0..1000 {
+        world.observe(0);
+    }
     println!("1000 observe {:?}", began.elapsed());
     world.measure();
 }

@@ -6,7 +6,7 @@ mod states;
 use mainstay_core::action::{Action, VerbKind};
 use mainstay_core::observed::Mysqld;
 use mainstay_core::rules::{OperatorId, Phase};
-use states::{members_but, Instance, State, electing, fresh, healthy, id, now, set};
+use states::{Instance, State, electing, fresh, healthy, id, members_but, now, set};
 
 #[track_caller]
 fn does(state: &State, expected: &[&str]) {
@@ -43,7 +43,10 @@ fn c1_a_dead_member_stays_and_is_missed_in_the_next_election() {
     // A member that leaves may hold the only copy: the rest has to contain everything first.
     let state = leaving_member().with(0, |i| i.marker("a:1-101"));
     waits(&state, "1 of the other members to contain everything, 0 do");
-    does(&state.with(2, |i| i.set("a:1-101")), &["record epoch 7: open shop-0, members shop-2, k 1"]);
+    does(
+        &state.with(2, |i| i.set("a:1-101")),
+        &["record epoch 7: open shop-0, members shop-2, k 1"],
+    );
 }
 
 #[test]
@@ -59,7 +62,10 @@ fn c3_a_relay_log_is_applied_before_an_instance_is_pointed_elsewhere() {
     let state = electing(3).with(0, dead).with(2, |i| behind(i).epoch(6));
     waits(&state, "1 instances to follow shop-1");
     // Nor is it the winner before.
-    let state = electing(3).with(0, dead).with(1, |i| behind(i).epoch(6)).with(2, |i| i.set("a:1-90"));
+    let state = electing(3)
+        .with(0, dead)
+        .with(1, |i| behind(i).epoch(6))
+        .with(2, |i| i.set("a:1-90"));
     does(&state, &["attach shop-2 to shop-1"]);
     waits(&state.with(2, |i| i.follows(1)), "shop-1 to apply its relay log");
 }
@@ -67,37 +73,59 @@ fn c3_a_relay_log_is_applied_before_an_instance_is_pointed_elsewhere() {
 #[test]
 fn c4_a_close_under_an_epoch_of_somebody_else_is_no_close() {
     // Another process closed shop-1, marked, and everything is there. Its Allow may still be on its way.
-    let state = leaving_member().with(0, |i| i.marker("a:1-101")).with(2, |i| i.set("a:1-101"));
+    let state = leaving_member()
+        .with(0, |i| i.marker("a:1-101"))
+        .with(2, |i| i.set("a:1-101"));
     let state = state.rules(|rules| rules.owner = OperatorId("other".to_owned()));
     let planned = state.does();
-    assert!(planned[0].starts_with("record epoch 7: open shop-0, members shop-1 shop-2"), "{planned:?}");
+    assert!(
+        planned[0].starts_with("record epoch 7: open shop-0, members shop-1 shop-2"),
+        "{planned:?}"
+    );
     assert!(planned.iter().skip(1).all(|line| !line.starts_with("record")));
 }
 
 #[test]
 fn c5_the_dead_are_not_fenced() {
-    for gone in [dead, Instance::gone, |i: Instance| i.mysqld(Mysqld::Starting), Instance::reborn] {
+    for gone in [
+        dead,
+        Instance::gone,
+        |i: Instance| i.mysqld(Mysqld::Starting),
+        Instance::reborn,
+    ] {
         waits(&electing(3).with(0, dead).with(2, gone), "1 of 2 members is not fenced");
     }
     // Nor is one that was fenced in an earlier epoch, or is just being told.
     let state = electing(3).with(0, dead);
     does(&state.clone().with(2, |i| i.epoch(5)), &["fence shop-2"]);
-    waits(&state.with(2, |i| i.busy(VerbKind::Fence, 6)), "1 of 2 members is not fenced");
+    waits(
+        &state.with(2, |i| i.busy(VerbKind::Fence, 6)),
+        "1 of 2 members is not fenced",
+    );
 }
 
 #[test]
 fn c6_the_baseline_is_the_whole_set_of_the_winner() {
-    let state = electing(3).with(0, dead).with(1, |i| i.set("a:1-100").received("a:90-100")).with(2, |i| i.follows(1));
-    let Action::Record(record) = state.plan().actions[0].clone() else { panic!("no record") };
+    let state = electing(3)
+        .with(0, dead)
+        .with(1, |i| i.set("a:1-100").received("a:90-100"))
+        .with(2, |i| i.follows(1));
+    let Action::Record(record) = state.plan().actions[0].clone() else {
+        panic!("no record")
+    };
     assert_eq!(record.rules.baseline, set("a:1-100"));
 }
 
 #[test]
 fn c7_a_switchover_raises_the_epoch_before_it_touches_the_primary() {
     let plan = healthy(3).with(0, Instance::leaving).plan();
-    let Action::Record(record) = &plan.actions[0] else { panic!("no record") };
+    let Action::Record(record) = &plan.actions[0] else {
+        panic!("no record")
+    };
     assert_eq!(record.rules.epoch, 6);
-    let Action::Command(commands) = &plan.actions[1] else { panic!("no command") };
+    let Action::Command(commands) = &plan.actions[1] else {
+        panic!("no command")
+    };
     assert!(commands.iter().all(|command| command.epoch == 6));
     // The way back is a record, too.
     let old = now() - jiff::SignedDuration::from_secs(6);
@@ -113,13 +141,21 @@ fn c7_a_switchover_raises_the_epoch_before_it_touches_the_primary() {
 fn c9_k_in_status_is_never_above_the_k_in_force() {
     let members = [id(1), id(2)];
     // The primary waits for one acknowledgement, but nothing proves that older commits had one.
-    let state = healthy(3).rules(|rules| rules.acks_required = 0).with(0, |i| i.told(&members, 1));
+    let state = healthy(3)
+        .rules(|rules| rules.acks_required = 0)
+        .with(0, |i| i.told(&members, 1));
     does(&state, &["mark shop-0"]);
     // Lowering begins with the record, raising ends with it.
     let plan = healthy(5).declared(3).plan();
     assert!(matches!(&plan.actions[0], Action::Record(record) if record.rules.acks_required == 1));
     // No change of k while electing.
-    assert!(electing(5).declared(3).does().iter().all(|line| !line.starts_with("record")));
+    assert!(
+        electing(5)
+            .declared(3)
+            .does()
+            .iter()
+            .all(|line| !line.starts_with("record"))
+    );
 }
 
 #[test]
@@ -138,10 +174,14 @@ fn c12_a_fact_of_an_older_epoch_does_not_count() {
     let state = state.with(2, |i| i.set("a:1-101"));
     does(&state, &["allow shop-0 [shop-2] k 1"]);
     // Nor the containment.
-    let state = leaving_member().with(0, |i| i.marker("a:1-101")).with(2, |i| i.set("a:1-101").epoch(5));
+    let state = leaving_member()
+        .with(0, |i| i.marker("a:1-101"))
+        .with(2, |i| i.set("a:1-101").epoch(5));
     does(&state, &["attach shop-2 to shop-0"]);
     // Nor while a command is on its way.
-    let state = leaving_member().with(0, |i| i.marker("a:1-101").unsettled()).with(2, |i| i.set("a:1-101"));
+    let state = leaving_member()
+        .with(0, |i| i.marker("a:1-101").unsettled())
+        .with(2, |i| i.set("a:1-101"));
     assert!(state.does().iter().all(|line| !line.starts_with("record")));
 }
 
@@ -150,12 +190,18 @@ fn c13_a_pod_that_is_gone_is_no_dead_process() {
     // It begins an election, and counts for nothing in it.
     let state = healthy(3).with(0, Instance::gone).with(1, Instance::gone);
     assert!(state.does()[0].starts_with("record epoch 6: electing"));
-    waits(&electing(3).with(0, Instance::gone).with(1, Instance::gone), "1 of 2 members is not fenced");
+    waits(
+        &electing(3).with(0, Instance::gone).with(1, Instance::gone),
+        "1 of 2 members is not fenced",
+    );
 }
 
 #[test]
 fn c14_only_members_may_acknowledge() {
-    does(&healthy(3).with(0, |i| i.told(&[id(1), id(2), id(5)], 1)), &["allow shop-0 [shop-1 shop-2] k 1"]);
+    does(
+        &healthy(3).with(0, |i| i.told(&[id(1), id(2), id(5)], 1)),
+        &["allow shop-0 [shop-1 shop-2] k 1"],
+    );
 }
 
 #[test]
@@ -172,15 +218,21 @@ fn l2_the_old_primary_may_win() {
     // Only it has everything: it wins.
     let state = state.with(0, |i| i.set("a:1-120"));
     does(&state, &["attach shop-1 to shop-0"]);
-    does(&state.with(1, |i| i.follows(0).set("a:1-120")), &[
-        "record epoch 6: open shop-0, members shop-1, k 1",
-        "open shop-0 [shop-1] k 1",
-    ]);
+    does(
+        &state.with(1, |i| i.follows(0).set("a:1-120")),
+        &[
+            "record epoch 6: open shop-0, members shop-1, k 1",
+            "open shop-0 [shop-1] k 1",
+        ],
+    );
 }
 
 #[test]
 fn l3_nothing_is_recorded_while_only_the_winner_has_it() {
-    let state = electing(3).with(0, dead).with(1, |i| i.set("a:1-101")).with(2, |i| i.follows(1));
+    let state = electing(3)
+        .with(0, dead)
+        .with(1, |i| i.set("a:1-101"))
+        .with(2, |i| i.follows(1));
     waits(&state, "1 instances to follow shop-1 and contain what it has; 0 do");
 }
 
@@ -210,7 +262,13 @@ fn l6_a_non_member_is_rebuilt_when_nobody_else_can_follow() {
         .rules(|rules| rules.members = members_but(rules, 2))
         .with(0, Instance::gone)
         .with(2, |i| i.set("a:1-100 x:1"));
-    does(&state, &["record epoch 6: electing, members shop-1, k 1", "clone shop-2 from shop-1"]);
+    does(
+        &state,
+        &[
+            "record epoch 6: electing, members shop-1, k 1",
+            "clone shop-2 from shop-1",
+        ],
+    );
     // A member never is.
     let state = electing(3).with(0, Instance::gone).with(2, |i| i.set("a:1-100 x:1"));
     waits(&state, "1 instances to follow shop-1");
@@ -233,6 +291,16 @@ fn l8_only_the_legitimate_part_of_others_has_to_be_contained() {
 
 #[test]
 fn l9_an_election_leaves_nobody_in_the_members_who_does_not_follow() {
-    let state = electing(5).with(0, dead).with(4, dead).with(2, |i| i.follows(1)).with(3, |i| i.follows(1));
-    does(&state, &["record epoch 6: open shop-1, members shop-2 shop-3, k 2", "open shop-1 [shop-2 shop-3] k 2"]);
+    let state = electing(5)
+        .with(0, dead)
+        .with(4, dead)
+        .with(2, |i| i.follows(1))
+        .with(3, |i| i.follows(1));
+    does(
+        &state,
+        &[
+            "record epoch 6: open shop-1, members shop-2 shop-3, k 2",
+            "open shop-1 [shop-2 shop-3] k 2",
+        ],
+    );
 }

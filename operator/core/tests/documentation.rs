@@ -8,7 +8,12 @@ const PAGE: &str = include_str!("../../../docs/failover.md");
 fn the_table_of_problems_is_the_one_of_the_code() {
     let (_, rest) = PAGE.split_once("<!-- problems:begin -->\n").unwrap();
     let (shown, _) = rest.split_once("<!-- problems:end -->").unwrap();
-    assert_eq!(shown, table(), "copy the expected table into docs/failover.md:\n{}", table());
+    assert_eq!(
+        shown,
+        table(),
+        "copy the expected table into docs/failover.md:\n{}",
+        table()
+    );
 }
 
 #[test]
@@ -21,7 +26,12 @@ fn every_problem_has_a_name_of_its_own() {
 
 #[test]
 fn every_rule_and_counterexample_has_a_test() {
-    let tests = [include_str!("rules.rs"), include_str!("counterexamples.rs"), include_str!("convergence.rs")].concat();
+    let tests = [
+        include_str!("rules.rs"),
+        include_str!("counterexamples.rs"),
+        include_str!("convergence.rs"),
+    ]
+    .concat();
     for rule in 0..=9 {
         assert!(tests.contains(&format!("fn rule_{rule}")), "rule {rule}");
     }

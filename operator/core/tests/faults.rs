@@ -91,7 +91,9 @@ fn guarded(seed: u64) {
 fn seeds() -> (u64, u64) {
     let asked = std::env::var("MAINSTAY_SEEDS").ok();
     let asked = asked.as_deref().and_then(|text| text.split_once(':'));
-    asked.map_or((0, 25), |(first, count)| (first.parse().unwrap(), count.parse().unwrap()))
+    asked.map_or((0, 25), |(first, count)| {
+        (first.parse().unwrap(), count.parse().unwrap())
+    })
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use mainstay_core::action::{Action, VerbKind};
 use mainstay_core::observed::Mysqld;
 use mainstay_core::rules::{OperatorId, Phase, Rebuild};
-use states::{members_but, State, electing, fresh, healthy, id, name, now, set};
+use states::{State, electing, fresh, healthy, id, members_but, name, now, set};
 
 #[track_caller]
 fn does(state: &State, expected: &[&str]) {
@@ -38,8 +38,16 @@ fn rule_0_a_settled_cluster_needs_nothing() {
 #[test]
 fn rule_0_the_first_command_of_a_process_is_behind_a_record_of_its_own() {
     let detached = foreign_owner(healthy(3)).with(2, |i| i.fenced());
-    does(&detached, &["record epoch 6: open shop-0, members shop-1 shop-2, k 1", "attach shop-2 to shop-0"]);
-    let Action::Command(commands) = &detached.plan().actions[1] else { panic!("no command") };
+    does(
+        &detached,
+        &[
+            "record epoch 6: open shop-0, members shop-1 shop-2, k 1",
+            "attach shop-2 to shop-0",
+        ],
+    );
+    let Action::Command(commands) = &detached.plan().actions[1] else {
+        panic!("no command")
+    };
     assert_eq!(commands[0].epoch, 6, "the command is given under the new epoch");
 }
 
@@ -69,7 +77,9 @@ fn rule_0_a_command_that_is_under_way_is_not_repeated() {
 #[test]
 fn rule_0_an_unreadable_memory_stops_everything() {
     let mut state = healthy(3).with(2, |i| i.fenced());
-    state.observed.memory = mainstay_core::rules::Memory::Unreadable { reason: "no baseline".to_owned() };
+    state.observed.memory = mainstay_core::rules::Memory::Unreadable {
+        reason: "no baseline".to_owned(),
+    };
     let observed = state.observed.clone();
     let plan = mainstay_core::plan::plan(&states::subject(), &observed, &Default::default(), now());
     assert!(plan.actions.is_empty());
@@ -80,13 +90,18 @@ fn rule_0_an_unreadable_memory_stops_everything() {
 fn rule_1_add_is_fence_then_record_and_allow_then_attach() {
     // A replica that is not a member, attached to nobody, not confirmed.
     let outside = healthy(3).rules(|rules| rules.members = members_but(rules, 2));
-    let outside = outside.with(0, |i| i.told(&[id(1)], 1)).with(2, |i| i.fenced().epoch(4));
+    let outside = outside
+        .with(0, |i| i.told(&[id(1)], 1))
+        .with(2, |i| i.fenced().epoch(4));
     does(&outside, &["fence shop-2"]);
     let fenced = outside.with(2, |i| i.epoch(5));
     let record = "record epoch 6: open shop-0, members shop-1 shop-2, k 1";
     does(&fenced, &[record, "allow shop-0 [shop-1 shop-2] k 1"]);
     // The record is made; the primary has the list; now it is attached.
-    let recorded = healthy(3).rules(|rules| rules.epoch = 6).with(0, |i| i.epoch(6)).with(2, |i| i.fenced());
+    let recorded = healthy(3)
+        .rules(|rules| rules.epoch = 6)
+        .with(0, |i| i.epoch(6))
+        .with(2, |i| i.fenced());
     does(&recorded, &["attach shop-2 to shop-0"]);
 }
 
@@ -105,7 +120,10 @@ fn rule_1_several_join_by_one_record() {
         rules.members.remove(&id(3));
         rules.members.remove(&id(4));
     });
-    let state = state.with(0, |i| i.told(&[id(1), id(2)], 2)).with(3, |i| i.fenced()).with(4, |i| i.fenced());
+    let state = state
+        .with(0, |i| i.told(&[id(1), id(2)], 2))
+        .with(3, |i| i.fenced())
+        .with(4, |i| i.fenced());
     let record = "record epoch 6: open shop-0, members shop-1 shop-2 shop-3 shop-4, k 2";
     does(&state, &[record, "allow shop-0 [shop-1 shop-2 shop-3 shop-4] k 2"]);
 }
@@ -139,7 +157,9 @@ fn rule_1_drop_is_allow_then_mark_then_containment_then_record() {
 
 #[test]
 fn rule_1_the_last_member_that_receives_is_not_dropped() {
-    let state = stale_member().with(1, |i| i.silent(10)).with(2, |i| i.mysqld(Mysqld::Starting));
+    let state = stale_member()
+        .with(1, |i| i.silent(10))
+        .with(2, |i| i.mysqld(Mysqld::Starting));
     does(&state, &[]);
 }
 
@@ -171,7 +191,9 @@ fn rule_1_k_is_lowered_in_status_first() {
 #[test]
 fn rule_1_k_is_raised_on_the_primary_first() {
     let members = [id(1), id(2)];
-    let state = healthy(3).rules(|rules| rules.acks_required = 0).with(0, |i| i.told(&members, 0));
+    let state = healthy(3)
+        .rules(|rules| rules.acks_required = 0)
+        .with(0, |i| i.told(&members, 0));
     does(&state, &["allow shop-0 [shop-1 shop-2] k 1"]);
     let state = state.with(0, |i| i.told(&members, 1));
     does(&state, &["mark shop-0"]);
@@ -179,7 +201,9 @@ fn rule_1_k_is_raised_on_the_primary_first() {
     does(&state, &["record epoch 6: open shop-0, members shop-1 shop-2, k 1"]);
     // Nobody has caught up yet: it stays.
     let behind = |i: states::Instance| i.report(|r| r.replication.lag = Some(Duration::from_secs(9)));
-    let state = healthy(3).rules(|rules| rules.acks_required = 0).with(0, |i| i.told(&members, 0));
+    let state = healthy(3)
+        .rules(|rules| rules.acks_required = 0)
+        .with(0, |i| i.told(&members, 0));
     does(&state.with(1, behind).with(2, behind), &[]);
 }
 
@@ -211,12 +235,24 @@ fn rule_2b_a_silent_primary_needs_two_kinds_of_witness() {
     waits(&silent(1), "shop-0 to be heard again");
     waits(&silent(10), "only 0 of 2 members");
     waits(&silent(10).with(1, |i| i.deaf()), "only 1 of 2 members");
-    does(&silent(10).with(1, |i| i.deaf()).with(2, |i| i.deaf()), &[ELECTION, "fence shop-1", "fence shop-2"]);
+    does(
+        &silent(10).with(1, |i| i.deaf()).with(2, |i| i.deaf()),
+        &[ELECTION, "fence shop-1", "fence shop-2"],
+    );
     // Of those that can be heard.
-    does(&silent(10).with(1, |i| i.deaf()).with(2, |i| i.silent(10)), &[ELECTION, "fence shop-1"]);
-    waits(&silent(10).with(1, |i| i.silent(10)).with(2, |i| i.silent(10)), "no member answers");
+    does(
+        &silent(10).with(1, |i| i.deaf()).with(2, |i| i.silent(10)),
+        &[ELECTION, "fence shop-1"],
+    );
+    waits(
+        &silent(10).with(1, |i| i.silent(10)).with(2, |i| i.silent(10)),
+        "no member answers",
+    );
     // One that restarted does not receive either; one that this process fenced says nothing.
-    does(&silent(10).with(1, |i| i.fenced()).with(2, |i| i.deaf()), &[ELECTION, "fence shop-1", "fence shop-2"]);
+    does(
+        &silent(10).with(1, |i| i.fenced()).with(2, |i| i.deaf()),
+        &[ELECTION, "fence shop-1", "fence shop-2"],
+    );
     let ours = |i: states::Instance| i.fenced().answered(VerbKind::Fence, 5, None);
     waits(&silent(10).with(1, ours), "only 0 of 1 members");
 }
@@ -227,7 +263,12 @@ fn rule_2d_a_primary_that_reaches_too_few_members_is_given_up() {
     does(&deaf, &[ELECTION, "fence shop-0", "fence shop-1", "fence shop-2"]);
     // Not when one still receives, nor just after it was opened, nor when too few could be fenced.
     does(&healthy(3).with(1, |i| i.deaf()), &[]);
-    does(&deaf.clone().rules(|rules| rules.primary.as_mut().unwrap().since = now()), &[]);
+    does(
+        &deaf
+            .clone()
+            .rules(|rules| rules.primary.as_mut().unwrap().since = now()),
+        &[],
+    );
     does(&deaf.clone().with(2, |i| i.silent(10)), &[]);
     // One that is only detached is attached.
     does(&deaf.with(2, |i| i.fenced()), &["attach shop-2 to shop-0"]);
@@ -235,7 +276,10 @@ fn rule_2d_a_primary_that_reaches_too_few_members_is_given_up() {
 
 #[test]
 fn rule_2_without_acknowledgements_there_is_no_election() {
-    waits(&healthy(1).with(0, |i| i.mysqld(Mysqld::Starting)), "mysqld of shop-0 is starting");
+    waits(
+        &healthy(1).with(0, |i| i.mysqld(Mysqld::Starting)),
+        "mysqld of shop-0 is starting",
+    );
     waits(&healthy(1).with(0, |i| i.gone()), "without it nothing is safe");
     // It is opened again where it is, in the same epoch.
     does(&healthy(1).with(0, |i| i.fenced()), &["open shop-0 [] k 0"]);
@@ -249,11 +293,17 @@ fn rule_3_fewer_than_k_members_may_be_missing() {
     // N=3, k=1: the old primary is lost, everybody else is fenced.
     does(&electing(3).with(0, dead), &["attach shop-2 to shop-1"]);
     // One member is missing: wait and name it.
-    waits(&electing(3).with(0, dead).with(2, dead), "1 of 2 members is not fenced; it must be fewer than 1");
+    waits(
+        &electing(3).with(0, dead).with(2, dead),
+        "1 of 2 members is not fenced; it must be fewer than 1",
+    );
     // N=5, k=2: one may be missing, two may not.
     let five = electing(5).with(0, dead).with(4, dead);
     does(&five, &["attach shop-2 to shop-1", "attach shop-3 to shop-1"]);
-    waits(&five.with(3, dead), "2 of 4 members are not fenced; it must be fewer than 2");
+    waits(
+        &five.with(3, dead),
+        "2 of 4 members are not fenced; it must be fewer than 2",
+    );
 }
 
 #[test]
@@ -265,7 +315,10 @@ fn rule_3_everybody_who_can_be_heard_is_fenced() {
     });
     does(&state, &["fence shop-0", "fence shop-1", "fence shop-2"]);
     // A fence that is on its way is not repeated; one of an older epoch is overtaken.
-    does(&state.clone().with(1, |i| i.busy(VerbKind::Fence, 6)), &["fence shop-0", "fence shop-2"]);
+    does(
+        &state.clone().with(1, |i| i.busy(VerbKind::Fence, 6)),
+        &["fence shop-0", "fence shop-2"],
+    );
     let late = state.with(1, |i| i.busy(VerbKind::Clone, 5));
     does(&late, &["fence shop-0", "fence shop-1", "fence shop-2"]);
 }
@@ -276,7 +329,10 @@ fn rule_4_the_winner_contains_what_everybody_fenced_has() {
     let state = electing(3).with(0, lost).with(1, |i| i.set("a:1-98"));
     does(&state, &["attach shop-1 to shop-2"]);
     // Neither contains the other: nobody wins.
-    let state = electing(3).with(0, lost).with(1, |i| i.set("a:1-98 a:100")).with(2, |i| i.set("a:1-99"));
+    let state = electing(3)
+        .with(0, lost)
+        .with(1, |i| i.set("a:1-98 a:100"))
+        .with(2, |i| i.set("a:1-99"));
     waits(&state, "an instance that contains everything: shop-1 has");
     // Without the baseline nobody wins, but it counts as fenced.
     let state = electing(3).with(0, lost).with(1, |i| i.set("a:1-40"));
@@ -294,18 +350,32 @@ fn rule_4_the_order_of_preference() {
     let all = || electing(3).with(0, |i| i.silent(60));
     let wins = |state: State| {
         let does = state.does();
-        does.iter().find_map(|line| line.split_once(" to ").map(|(_, to)| to.to_owned())).unwrap_or_default()
+        does.iter()
+            .find_map(|line| line.split_once(" to ").map(|(_, to)| to.to_owned()))
+            .unwrap_or_default()
     };
     assert_eq!(wins(all()), "shop-1", "the lower ordinal");
     let preferred = all().rules(|rules| rules.phase = Phase::Electing { preferred: Some(id(2)) });
     assert_eq!(wins(preferred), "shop-2");
     assert_eq!(wins(all().with(1, |i| i.leaving())), "shop-2", "one that stays");
-    assert_eq!(wins(all().with(2, |i| i.report(|r| r.version = "8.4.9".to_owned()))), "shop-2", "the older version");
+    assert_eq!(
+        wins(all().with(2, |i| i.report(|r| r.version = "8.4.9".to_owned()))),
+        "shop-2",
+        "the older version"
+    );
     let zones = all().with(0, |i| i.pod(|pod| pod.zone = Some("b".to_owned())));
-    assert_eq!(wins(zones.with(2, |i| i.pod(|pod| pod.zone = Some("b".to_owned())))), "shop-2", "the old zone");
+    assert_eq!(
+        wins(zones.with(2, |i| i.pod(|pod| pod.zone = Some("b".to_owned())))),
+        "shop-2",
+        "the old zone"
+    );
     // The old primary only if it alone has everything.
     assert_eq!(wins(electing(3)), "shop-1");
-    assert_eq!(wins(electing(3).with(0, |i| i.set("a:1-105"))), "shop-0", "so that it is not errant");
+    assert_eq!(
+        wins(electing(3).with(0, |i| i.set("a:1-105"))),
+        "shop-0",
+        "so that it is not errant"
+    );
 }
 
 #[test]
@@ -314,17 +384,31 @@ fn rule_5_nothing_is_recorded_before_k_followers_contain_everything() {
     let state = electing(3).with(0, lost).with(2, |i| i.set("a:1-90").follows(1));
     waits(&state, "1 instances to follow shop-1 and contain what it has; 0 do");
     let state = electing(3).with(0, lost).with(2, |i| i.follows(1));
-    does(&state, &["record epoch 6: open shop-1, members shop-2, k 1", "open shop-1 [shop-2] k 1"]);
-    let Action::Record(record) = &state.plan().actions[0] else { panic!("no record") };
+    does(
+        &state,
+        &[
+            "record epoch 6: open shop-1, members shop-2, k 1",
+            "open shop-1 [shop-2] k 1",
+        ],
+    );
+    let Action::Record(record) = &state.plan().actions[0] else {
+        panic!("no record")
+    };
     assert_eq!(record.rules.baseline, set("a:1-100"));
     let primary = record.rules.primary.clone().unwrap();
-    assert_eq!((primary.id, primary.epoch, primary.server_uuid), (id(1), 6, states::uuid(1)));
+    assert_eq!(
+        (primary.id, primary.epoch, primary.server_uuid),
+        (id(1), 6, states::uuid(1))
+    );
 }
 
 #[test]
 fn rule_5_the_winner_applies_its_relay_log_first() {
     let behind = |i: states::Instance| i.set("a:1-90").received("a:91-100");
-    let state = electing(3).with(0, |i| i.silent(60)).with(1, behind).with(2, |i| i.set("a:1-100").follows(1));
+    let state = electing(3)
+        .with(0, |i| i.silent(60))
+        .with(1, behind)
+        .with(2, |i| i.set("a:1-100").follows(1));
     // shop-2 is followed by nobody and has applied everything; shop-1 has the follower.
     let state = state.rules(|rules| rules.phase = Phase::Electing { preferred: Some(id(1)) });
     waits(&state, "shop-1 to apply its relay log");
@@ -364,19 +448,39 @@ fn outside(replicas: usize) -> State {
 #[test]
 fn rule_7_a_subset_joins() {
     let state = outside(3).with(2, |i| i.set("a:1-80"));
-    does(&state, &["record epoch 6: open shop-0, members shop-1 shop-2, k 1", "allow shop-0 [shop-1 shop-2] k 1"]);
+    does(
+        &state,
+        &[
+            "record epoch 6: open shop-0, members shop-1 shop-2, k 1",
+            "allow shop-0 [shop-1 shop-2] k 1",
+        ],
+    );
 }
 
 #[test]
 fn rule_7_an_errant_instance_is_cloned_from_a_replica() {
     let state = outside(3).with(2, |i| i.set("a:1-80 x:1"));
-    does(&state, &["record epoch 5: open shop-0, members shop-1, k 1", "clone shop-2 from shop-1"]);
-    let Action::Record(record) = &state.plan().actions[0] else { panic!("no record") };
+    does(
+        &state,
+        &[
+            "record epoch 5: open shop-0, members shop-1, k 1",
+            "clone shop-2 from shop-1",
+        ],
+    );
+    let Action::Record(record) = &state.plan().actions[0] else {
+        panic!("no record")
+    };
     let intent = &record.rules.rebuilds[&name(2)];
     assert_eq!((&intent.incarnation, &intent.donor), (&id(2).incarnation, &id(1)));
     // No replica can give: the primary does.
     let state = state.with(1, |i| i.report(|r| r.replication.lag = Some(Duration::from_secs(9))));
-    does(&state, &["record epoch 5: open shop-0, members shop-1, k 1", "clone shop-2 from shop-0"]);
+    does(
+        &state,
+        &[
+            "record epoch 5: open shop-0, members shop-1, k 1",
+            "clone shop-2 from shop-0",
+        ],
+    );
 }
 
 #[test]
@@ -385,7 +489,13 @@ fn rule_7_empty_or_too_far_behind_is_cloned() {
         outside(3).with(2, |i| i.set("")),
         outside(3).with(0, |i| i.purged("a:1-90")).with(2, |i| i.set("a:1-80")),
     ] {
-        does(&state, &["record epoch 5: open shop-0, members shop-1, k 1", "clone shop-2 from shop-1"]);
+        does(
+            &state,
+            &[
+                "record epoch 5: open shop-0, members shop-1, k 1",
+                "clone shop-2 from shop-1",
+            ],
+        );
     }
 }
 
@@ -394,8 +504,15 @@ fn rule_7_rebuilds_are_limited() {
     let rebuilt = |incarnation: &str, seconds: i64| {
         let at = now() - jiff::SignedDuration::from_secs(seconds);
         let incarnation = mainstay_core::rules::Incarnation(incarnation.to_owned());
-        let rebuild = Rebuild { incarnation, donor: id(1), at, reason: String::new() };
-        outside(3).with(2, |i| i.set("a:1-80 x:1")).rules(|rules| drop(rules.rebuilds.insert(name(2), rebuild)))
+        let rebuild = Rebuild {
+            incarnation,
+            donor: id(1),
+            at,
+            reason: String::new(),
+        };
+        outside(3)
+            .with(2, |i| i.set("a:1-80 x:1"))
+            .rules(|rules| drop(rules.rebuilds.insert(name(2), rebuild)))
     };
     waits(&rebuilt("life-2", 5), "a pause after a clone that did not succeed");
     waits(&rebuilt("an-earlier-life", 30), "it was rebuilt a moment ago");
@@ -417,7 +534,13 @@ fn rule_7_an_errant_member_is_isolated_then_dropped() {
 #[test]
 fn rule_8_a_switchover_fences_the_old_primary_only_and_records_first() {
     let state = healthy(3).with(0, |i| i.leaving());
-    does(&state, &["record epoch 6: electing, shop-1 preferred, members shop-1 shop-2, k 1", "fence shop-0"]);
+    does(
+        &state,
+        &[
+            "record epoch 6: electing, shop-1 preferred, members shop-1 shop-2, k 1",
+            "fence shop-0",
+        ],
+    );
     // Pre-checks: nobody has caught up.
     let behind = |i: states::Instance| i.report(|r| r.replication.lag = Some(Duration::from_secs(9)));
     waits(&state.with(1, behind).with(2, behind), "a replica that could take over");
@@ -454,14 +577,28 @@ fn rule_8_the_old_primary_is_among_those_attached() {
     let state = electing(3).rules(|rules| rules.phase = Phase::Electing { preferred: Some(id(1)) });
     does(&state, &["attach shop-0 to shop-1", "attach shop-2 to shop-1"]);
     let state = state.with(0, |i| i.follows(1));
-    does(&state, &["record epoch 6: open shop-1, members shop-0, k 1", "open shop-1 [shop-0] k 1"]);
+    does(
+        &state,
+        &[
+            "record epoch 6: open shop-1, members shop-0, k 1",
+            "open shop-1 [shop-0] k 1",
+        ],
+    );
 }
 
 #[test]
 fn rule_8_a_switchover_that_misses_its_deadline_goes_back() {
     let old = now() - jiff::SignedDuration::from_secs(6);
-    let state = switching().rules(|rules| rules.phase_since = old).with(1, |i| i.set("a:1-90"));
-    does(&state, &["record epoch 7: electing, shop-0 preferred, members shop-1 shop-2, k 1", "fence shop-0"]);
+    let state = switching()
+        .rules(|rules| rules.phase_since = old)
+        .with(1, |i| i.set("a:1-90"));
+    does(
+        &state,
+        &[
+            "record epoch 7: electing, shop-0 preferred, members shop-1 shop-2, k 1",
+            "fence shop-0",
+        ],
+    );
     // Back at the old primary there is no further way back.
     let state = electing(3).rules(|rules| {
         rules.phase = Phase::Electing { preferred: Some(id(0)) };
@@ -479,12 +616,24 @@ fn rule_9_a_new_cluster_begins_with_an_election() {
         "fence shop-2",
     ];
     does(&fresh(3), &expected);
-    does(&fresh(1), &["record epoch 1: electing, shop-0 preferred, members shop-0, k 0", "fence shop-0"]);
+    does(
+        &fresh(1),
+        &[
+            "record epoch 1: electing, shop-0 preferred, members shop-0, k 0",
+            "fence shop-0",
+        ],
+    );
     // Not before everybody answered: a volume that cannot be looked at may hold data.
     waits(&fresh(3).with(2, |i| i.silent(60)), "shop-2 to answer");
-    waits(&fresh(3).with(2, |i| i.mysqld(Mysqld::Initialising)), "shop-2 to be initialised");
+    waits(
+        &fresh(3).with(2, |i| i.mysqld(Mysqld::Initialising)),
+        "shop-2 to be initialised",
+    );
     // A claim of a further ordinal may hold data, too.
-    waits(&fresh(5).declared(3), "the claim of shop-3 exists beyond the 3 declared instances");
+    waits(
+        &fresh(5).declared(3),
+        "the claim of shop-3 exists beyond the 3 declared instances",
+    );
 }
 
 #[test]
@@ -497,12 +646,23 @@ fn rule_9_a_lost_status_is_resumed_from_the_newest_reign() {
     ];
     does(&healthy(3).without_memory(), &expected);
     // Somebody was the primary before, and was told more since: the newest *reign* counts, not the newest command.
-    let older = healthy(3).with(2, |i| i.epoch(3).told(&[id(0)], 1).epoch(9)).without_memory();
+    let older = healthy(3)
+        .with(2, |i| i.epoch(3).told(&[id(0)], 1).epoch(9))
+        .without_memory();
     assert_eq!(older.does()[0], "record epoch 10: electing, members shop-1 shop-2, k 1");
     // One does not answer, one has an empty volume, one member holds other data: a person.
-    waits(&healthy(3).without_memory().with(1, |i| i.silent(60)), "shop-1 to answer");
-    waits(&healthy(3).without_memory().with(1, |i| i.pristine()), "shop-1 has an empty volume");
-    waits(&healthy(3).without_memory().with(1, |i| i.reborn()), "shop-1 does not hold the data");
+    waits(
+        &healthy(3).without_memory().with(1, |i| i.silent(60)),
+        "shop-1 to answer",
+    );
+    waits(
+        &healthy(3).without_memory().with(1, |i| i.pristine()),
+        "shop-1 has an empty volume",
+    );
+    waits(
+        &healthy(3).without_memory().with(1, |i| i.reborn()),
+        "shop-1 does not hold the data",
+    );
 }
 
 #[test]
@@ -518,14 +678,25 @@ fn rule_9_a_single_instance_grows_by_clone_add_attach_and_raise() {
     does(&state, &["fence shop-1", "fence shop-2"]);
     let fenced = |i: states::Instance| i.fenced().epoch(5).report(|r| r.pristine = false);
     let state = state.with(1, fenced).with(2, fenced);
-    does(&state, &["record epoch 5: open shop-0, members , k 0", "clone shop-1 from shop-0"]);
+    does(
+        &state,
+        &["record epoch 5: open shop-0, members , k 0", "clone shop-1 from shop-0"],
+    );
 }
 
 #[test]
 fn rule_9_shrinking_lowers_k_then_drops() {
     let state = healthy(3).declared(1);
-    does(&state, &["record epoch 6: open shop-0, members shop-1 shop-2, k 0", "allow shop-0 [shop-1 shop-2] k 0"]);
-    let lowered = state.rules(|rules| rules.acks_required = 0).with(0, |i| i.told(&[id(1), id(2)], 0));
+    does(
+        &state,
+        &[
+            "record epoch 6: open shop-0, members shop-1 shop-2, k 0",
+            "allow shop-0 [shop-1 shop-2] k 0",
+        ],
+    );
+    let lowered = state
+        .rules(|rules| rules.acks_required = 0)
+        .with(0, |i| i.told(&[id(1), id(2)], 0));
     does(&lowered, &["allow shop-0 [shop-2] k 0"]);
     let closed = lowered.with(0, |i| i.told(&[id(2)], 0));
     does(&closed, &["record epoch 6: open shop-0, members shop-2, k 0"]);

@@ -11,9 +11,7 @@ use mainstay_api::MySQLClusterStatus;
 use mainstay_api::status::{Health, Phase as Shown};
 use mainstay_core::observed::{Mysqld, Warning};
 use mainstay_core::plan::plan;
-use mainstay_core::rules::{
-    Change, ChangeKind, Incarnation, Memory, OperatorId, Phase, PrimaryRef, Rebuild, Rules,
-};
+use mainstay_core::rules::{Change, ChangeKind, Incarnation, Memory, OperatorId, Phase, PrimaryRef, Rebuild, Rules};
 use mainstay_core::status::{memory, record, status};
 use mainstay_core::subject::Subject;
 use mainstay_core::validate::SpecProblem;
@@ -25,7 +23,10 @@ use world::random::Random;
 /// The status of a state, written over another one.
 fn written(state: &State, previous: &MySQLClusterStatus, problems: &[SpecProblem]) -> MySQLClusterStatus {
     let observed = state.observation();
-    let subject = Subject { spec: Err(problems), ..states::subject() };
+    let subject = Subject {
+        spec: Err(problems),
+        ..states::subject()
+    };
     let analysis = mainstay_core::analyse::analyse(&subject, &observed, now());
     let plan = plan(&subject, &observed, &analysis, now());
     status(&subject, &observed, &analysis, &plan, previous, now())
@@ -36,13 +37,22 @@ fn fresh_status(state: &State) -> MySQLClusterStatus {
 }
 
 fn condition<'a>(status: &'a MySQLClusterStatus, type_: &str) -> &'a Condition {
-    status.conditions.iter().find(|condition| condition.type_ == type_).unwrap()
+    status
+        .conditions
+        .iter()
+        .find(|condition| condition.type_ == type_)
+        .unwrap()
 }
 
 #[track_caller]
 fn says(status: &MySQLClusterStatus, type_: &str, value: &str, reason: &str, words: &[&str]) {
     let condition = condition(status, type_);
-    assert_eq!((condition.status.as_str(), condition.reason.as_str()), (value, reason), "{}", condition.message);
+    assert_eq!(
+        (condition.status.as_str(), condition.reason.as_str()),
+        (value, reason),
+        "{}",
+        condition.message
+    );
     for word in words {
         assert!(condition.message.contains(word), "{word:?} in {:?}", condition.message);
     }
@@ -60,7 +70,9 @@ fn any_rules(seed: u64) -> Rules {
         let micros = i64::try_from(random.below(1_000_000_000_000)).unwrap();
         now() + SignedDuration::from_micros(micros)
     };
-    let members = (1..=random.below(4)).map(|ordinal| id(usize::try_from(ordinal).unwrap())).collect();
+    let members = (1..=random.below(4))
+        .map(|ordinal| id(usize::try_from(ordinal).unwrap()))
+        .collect();
     let primary = random.chance(80).then(|| PrimaryRef {
         id: id(0),
         server_uuid: uuid(0),
@@ -79,16 +91,30 @@ fn any_rules(seed: u64) -> Rules {
     Rules {
         epoch: random.below(1 << 40),
         owner: OperatorId("someone".to_owned()),
-        phase: if electing { Phase::Electing { preferred } } else { Phase::Open },
+        phase: if electing {
+            Phase::Electing { preferred }
+        } else {
+            Phase::Open
+        },
         phase_since: at(&mut random),
         primary,
-        baseline: if random.chance(30) { set("") } else { set("a:1-100 b:5 x:7-9") },
+        baseline: if random.chance(30) {
+            set("")
+        } else {
+            set("a:1-100 b:5 x:7-9")
+        },
         members,
         acks_required: u32::try_from(random.below(4)).unwrap(),
         server_id_base: u32::try_from(random.below(1 << 31)).unwrap(),
-        rebuilds: if random.chance(50) { BTreeMap::from([(name(2), rebuild)]) } else { BTreeMap::new() },
+        rebuilds: if random.chance(50) {
+            BTreeMap::from([(name(2), rebuild)])
+        } else {
+            BTreeMap::new()
+        },
         last_change: random.chance(70).then(|| Change {
-            kind: *random.pick(&[ChangeKind::Bootstrap, ChangeKind::Failover, ChangeKind::Switchover]).unwrap(),
+            kind: *random
+                .pick(&[ChangeKind::Bootstrap, ChangeKind::Failover, ChangeKind::Switchover])
+                .unwrap(),
             from: random.chance(50).then(|| name(1)),
             to: name(0),
             began,
@@ -110,7 +136,10 @@ proptest! {
 #[test]
 fn no_memory_is_absent() {
     assert_eq!(memory(None), Memory::Absent);
-    let status = MySQLClusterStatus { ready: Some("0/3".to_owned()), ..MySQLClusterStatus::default() };
+    let status = MySQLClusterStatus {
+        ready: Some("0/3".to_owned()),
+        ..MySQLClusterStatus::default()
+    };
     assert_eq!(memory(Some(&status)), Memory::Absent);
 }
 
@@ -132,7 +161,9 @@ fn half_a_memory_is_unreadable_and_never_absent(#[case] field: &str, #[case] dam
     let rules = healthy(3).rules.unwrap();
     let mut status = record(&MySQLClusterStatus::default(), &rules);
     damage(&mut status);
-    let Memory::Unreadable { reason } = memory(Some(&status)) else { panic!("{field} is read") };
+    let Memory::Unreadable { reason } = memory(Some(&status)) else {
+        panic!("{field} is read")
+    };
     assert!(reason.contains(&format!("status.{field}:")), "{reason}");
 }
 
@@ -147,7 +178,10 @@ fn a_primary_that_is_a_member_was_not_written_by_these_rules() {
 #[test]
 fn a_healthy_cluster_says_so_and_then_nothing_more() {
     let status = fresh_status(&healthy(3));
-    assert_eq!((status.phase, status.health), (Some(Shown::Running), Some(Health::Healthy)));
+    assert_eq!(
+        (status.phase, status.health),
+        (Some(Shown::Running), Some(Health::Healthy))
+    );
     assert_eq!(status.ready.as_deref(), Some("3/3"));
     assert_eq!(status.version.as_deref(), Some("9.7.4"));
     says(&status, "Available", "True", "Open", &[]);
@@ -157,7 +191,10 @@ fn a_healthy_cluster_says_so_and_then_nothing_more() {
     says(&status, "ResourcesReady", "True", "Ready", &[]);
     says(&status, "WritesBlocked", "False", "Acknowledged", &[]);
     // Positions and heartbeats move on; the status does not.
-    let later = healthy(3).with(0, |i| i.set("a:1-5000")).with(1, |i| i.set("a:1-4999")).with(2, |i| i.set("a:1-4000"));
+    let later = healthy(3)
+        .with(0, |i| i.set("a:1-5000"))
+        .with(1, |i| i.set("a:1-4999"))
+        .with(2, |i| i.set("a:1-4000"));
     assert_eq!(kept(&written(&later, &kept(&status), &[])), kept(&status));
 }
 
@@ -194,9 +231,21 @@ fn an_election_is_told_in_words() {
     let state = electing(3).rules(|rules| rules.phase_since = old);
     let state = state.with(0, |i| i.silent(60)).with(1, |i| i.silent(60));
     let status = fresh_status(&state);
-    assert_eq!((status.phase, status.health), (Some(Shown::FailingOver), Some(Health::Unavailable)));
-    says(&status, "Available", "False", "ElectionInProgress", &["in place of shop-0", "as soon as it is safe"]);
-    let words = ["1 of 2 members is not fenced; it must be fewer than 1", "shop-1 cannot be reached: no route"];
+    assert_eq!(
+        (status.phase, status.health),
+        (Some(Shown::FailingOver), Some(Health::Unavailable))
+    );
+    says(
+        &status,
+        "Available",
+        "False",
+        "ElectionInProgress",
+        &["in place of shop-0", "as soon as it is safe"],
+    );
+    let words = [
+        "1 of 2 members is not fenced; it must be fewer than 1",
+        "shop-1 cannot be reached: no route",
+    ];
     says(&status, "Progressing", "True", "FailingOver", &words);
 }
 
@@ -205,7 +254,10 @@ fn a_fresh_election_costs_no_write_but_its_own_record() {
     let before = fresh_status(&healthy(3));
     let rules = electing(3).rules.unwrap();
     let recorded = record(&before, &rules);
-    assert_eq!((recorded.phase, recorded.health), (Some(Shown::FailingOver), Some(Health::Unavailable)));
+    assert_eq!(
+        (recorded.phase, recorded.health),
+        (Some(Shown::FailingOver), Some(Health::Unavailable))
+    );
     assert_eq!(written(&electing(3).with(0, |i| i.silent(1)), &recorded, &[]), recorded);
 }
 
@@ -231,28 +283,54 @@ fn the_opening_of_a_new_primary_ends_the_gap() {
 fn blocked_writes_are_told() {
     let state = healthy(3).with(1, |i| i.silent(60)).with(2, |i| i.silent(60));
     let status = fresh_status(&state);
-    says(&status, "WritesBlocked", "True", "WritesBlocked", &["waits for 1 acknowledgements", "bring a replica back"]);
+    says(
+        &status,
+        "WritesBlocked",
+        "True",
+        "WritesBlocked",
+        &["waits for 1 acknowledgements", "bring a replica back"],
+    );
     says(&status, "Available", "True", "Open", &[]);
     assert_eq!(status.health, Some(Health::Unavailable));
 }
 
 #[test]
 fn a_bad_spec_is_told_and_the_database_goes_on() {
-    let problem = SpecProblem { field: "spec.config.server_id".to_owned(), message: "is Mainstay's".to_owned() };
+    let problem = SpecProblem {
+        field: "spec.config.server_id".to_owned(),
+        message: "is Mainstay's".to_owned(),
+    };
     let status = written(&healthy(3), &MySQLClusterStatus::default(), &[problem]);
-    says(&status, "SpecAccepted", "False", "SpecInvalid", &["spec.config.server_id: is Mainstay's", "goes on"]);
+    says(
+        &status,
+        "SpecAccepted",
+        "False",
+        "SpecInvalid",
+        &["spec.config.server_id: is Mainstay's", "goes on"],
+    );
     says(&status, "Available", "True", "Open", &[]);
 }
 
 fn warning(about: &str, reason: &str, message: &str) -> Warning {
-    Warning { about: about.to_owned(), reason: reason.to_owned(), message: message.to_owned(), at: now() }
+    Warning {
+        about: about.to_owned(),
+        reason: reason.to_owned(),
+        message: message.to_owned(),
+        at: now(),
+    }
 }
 
 #[test]
 fn a_failing_stateful_set_is_explained() {
     let mut quota = fresh(3).with(2, |i| i.gone());
     quota.observed.warnings = vec![warning("StatefulSet/shop", "FailedCreate", "exceeded quota: pods")];
-    says(&fresh_status(&quota), "ResourcesReady", "False", "PodsNotCreated", &["exceeded quota"]);
+    says(
+        &fresh_status(&quota),
+        "ResourcesReady",
+        "False",
+        "PodsNotCreated",
+        &["exceeded quota"],
+    );
     // The event outlives what it tells of.
     let mut over = fresh(3);
     over.observed.warnings = quota.observed.warnings;
@@ -267,19 +345,42 @@ fn a_failing_stateful_set_is_explained() {
         })
     };
     let unscheduled = fresh_status(&trouble("Unschedulable: 0/3 nodes are available", false));
-    says(&unscheduled, "ResourcesReady", "False", "PodUnschedulable", &["shop-1", "0/3 nodes", "make room"]);
+    says(
+        &unscheduled,
+        "ResourcesReady",
+        "False",
+        "PodUnschedulable",
+        &["shop-1", "0/3 nodes", "make room"],
+    );
     let image = fresh_status(&trouble("mysql: ErrImagePull: not found: nope:1", true));
-    says(&image, "ResourcesReady", "False", "ImageNotPulled", &["nope:1", "spec.image"]);
+    says(
+        &image,
+        "ResourcesReady",
+        "False",
+        "ImageNotPulled",
+        &["nope:1", "spec.image"],
+    );
     let crash = "mysql: CrashLoopBackOff: back-off 20s restarting (exit code 1: unknown variable 'query_cache_size')";
     let crash = fresh_status(&trouble(crash, true));
-    says(&crash, "ResourcesReady", "False", "PodFailing", &["unknown variable 'query_cache_size'"]);
+    says(
+        &crash,
+        "ResourcesReady",
+        "False",
+        "PodFailing",
+        &["unknown variable 'query_cache_size'"],
+    );
 }
 
 #[test]
 fn the_pause_between_two_tries_does_not_change_the_status() {
-    let looping = |text: &'static str| fresh(3).with(1, |i| i.silent(60).pod(|pod| pod.trouble = Some(text.to_owned())));
+    let looping =
+        |text: &'static str| fresh(3).with(1, |i| i.silent(60).pod(|pod| pod.trouble = Some(text.to_owned())));
     let first = fresh_status(&looping("mysql: CrashLoopBackOff: back-off 20s restarting"));
-    let later = written(&looping("mysql: CrashLoopBackOff: back-off 2m40s restarting"), &first, &[]);
+    let later = written(
+        &looping("mysql: CrashLoopBackOff: back-off 2m40s restarting"),
+        &first,
+        &[],
+    );
     assert_eq!(first, later);
     let first = fresh_status(&looping("mysql: ErrImagePull: not found"));
     let later = written(&looping("mysql: ImagePullBackOff: not found"), &first, &[]);
@@ -288,8 +389,17 @@ fn the_pause_between_two_tries_does_not_change_the_status() {
 
 #[test]
 fn mysqlds_own_words_reach_the_conditions() {
-    let state = healthy(3).with(2, |i| i.mysqld(Mysqld::Failed).report(|r| r.message = "no space left".to_owned()));
-    says(&fresh_status(&state), "Degraded", "True", "MysqldFailing", &["shop-2", "no space left"]);
+    let state = healthy(3).with(2, |i| {
+        i.mysqld(Mysqld::Failed)
+            .report(|r| r.message = "no space left".to_owned())
+    });
+    says(
+        &fresh_status(&state),
+        "Degraded",
+        "True",
+        "MysqldFailing",
+        &["shop-2", "no space left"],
+    );
 }
 
 #[test]
@@ -297,7 +407,13 @@ fn a_lost_status_asks_for_what_is_missing() {
     let state = healthy(3).without_memory().with(1, |i| i.silent(60));
     let status = fresh_status(&state);
     assert_eq!(status.phase, Some(Shown::Blocked));
-    says(&status, "Available", "False", "StatusLost", &["hold data", "every instance answers"]);
+    says(
+        &status,
+        "Available",
+        "False",
+        "StatusLost",
+        &["hold data", "every instance answers"],
+    );
     says(&status, "Progressing", "False", "Blocked", &["shop-1 to answer"]);
 }
 
@@ -305,6 +421,12 @@ fn a_lost_status_asks_for_what_is_missing() {
 fn what_a_person_injected_is_told_before_it_matters() {
     let status = fresh_status(&healthy(3).with(0, |i| i.set("a:1-100 x:1")));
     // It is worth knowing, and impairs nothing.
-    says(&status, "Degraded", "False", "ForeignTransactions", &["which it did not write itself"]);
+    says(
+        &status,
+        "Degraded",
+        "False",
+        "ForeignTransactions",
+        &["which it did not write itself"],
+    );
     assert_eq!(status.health, Some(Health::Healthy));
 }

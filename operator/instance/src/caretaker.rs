@@ -23,7 +23,10 @@ pub(crate) async fn apply_what_was_received(shared: Arc<Shared>) {
     let mut process = shared.watch_process();
     let mut served = 0;
     loop {
-        let run = match process.wait_for(|process| process.phase == Mysqld::Running && process.run != served).await {
+        let run = match process
+            .wait_for(|process| process.phase == Mysqld::Running && process.run != served)
+            .await
+        {
             Ok(process) => process.run,
             Err(_ended) => return,
         };
@@ -82,7 +85,11 @@ pub(crate) async fn follow_files(shared: Arc<Shared>, tls: Reloadable) {
 
 fn note_secrets(shared: &Shared, secrets: Secrets) {
     let before = shared.secrets();
-    for problem in secrets.problems.iter().filter(|problem| !before.problems.contains(problem)) {
+    for problem in secrets
+        .problems
+        .iter()
+        .filter(|problem| !before.problems.contains(problem))
+    {
         tracing::warn!(problem, "a Secret cannot be used");
     }
     if shared.set_secrets(secrets) {

@@ -68,7 +68,10 @@ pub struct ClientTls {
 
 impl std::fmt::Debug for ClientTls {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ClientTls").field("certificate", &self.certificate).field("ca", &self.ca).finish_non_exhaustive()
+        f.debug_struct("ClientTls")
+            .field("certificate", &self.certificate)
+            .field("ca", &self.ca)
+            .finish_non_exhaustive()
     }
 }
 
@@ -101,7 +104,9 @@ pub async fn connect(addr: SocketAddr, server_name: &str, tls: &ClientTls) -> Re
         .connect()
         .await
         .map_err(|source| ClientError::Connect { addr, source })?;
-    Ok(InstanceClient { inner: Generated::new(channel) })
+    Ok(InstanceClient {
+        inner: Generated::new(channel),
+    })
 }
 
 impl InstanceClient {
@@ -112,7 +117,12 @@ impl InstanceClient {
     pub async fn watch(
         &mut self,
     ) -> Result<impl Stream<Item = Result<Message, ClientError>> + Send + Unpin + use<>, ClientError> {
-        let stream = self.inner.watch(proto::WatchRequest {}).await.map_err(call)?.into_inner();
+        let stream = self
+            .inner
+            .watch(proto::WatchRequest {})
+            .await
+            .map_err(call)?
+            .into_inner();
         Ok(stream.map(|item| match item {
             Ok(status) => Message::try_from(&status).map_err(ClientError::Convert),
             Err(status) => Err(call(status)),
@@ -146,7 +156,9 @@ impl InstanceClient {
 
     /// Asks for nothing but an answer; gives the epoch that is persisted there.
     pub async fn ping(&mut self, from: &str) -> Result<u64, ClientError> {
-        let request = proto::PingRequest { instance: from.to_owned() };
+        let request = proto::PingRequest {
+            instance: from.to_owned(),
+        };
         let reply = tokio::time::timeout(PING_TIMEOUT, self.inner.ping(request))
             .await
             .map_err(|_elapsed| ClientError::Timeout(PING_TIMEOUT))?

@@ -43,7 +43,14 @@ pub(crate) fn render_initialise(config: &Config, cluster: &str) -> Result<String
     for line in cluster.lines() {
         let name = line.trim_start();
         let is_option = name.starts_with(|c: char| c.is_ascii_alphabetic()) && !name.starts_with("loose");
-        push(&mut text, &if is_option { format!("loose_{name}") } else { line.to_owned() });
+        push(
+            &mut text,
+            &if is_option {
+                format!("loose_{name}")
+            } else {
+                line.to_owned()
+            },
+        );
     }
     push_own(&mut text, config)?;
     Ok(text)
@@ -123,7 +130,12 @@ mod tests {
     fn what_is_its_own_comes_after_what_the_user_wrote() {
         let text = render(&testing::config(Path::new("/t"))).unwrap();
         let at = |piece: &str| text.find(piece).unwrap();
-        for line in ["super_read_only=ON", "skip_replica_start=ON", "log_timestamps=UTC", "datadir="] {
+        for line in [
+            "super_read_only=ON",
+            "skip_replica_start=ON",
+            "log_timestamps=UTC",
+            "datadir=",
+        ] {
             assert!(at("!include") < at(line), "{line}");
         }
     }

@@ -204,12 +204,20 @@ impl Config {
     }
 
     fn from_lookup(lookup: impl Fn(&'static str) -> Option<String>) -> Result<Self, ConfigError> {
-        let get = |name| lookup(name).filter(|value| !value.is_empty()).ok_or(ConfigError::Missing(name));
+        let get = |name| {
+            lookup(name)
+                .filter(|value| !value.is_empty())
+                .ok_or(ConfigError::Missing(name))
+        };
         let (namespace, cluster) = (get(layout::env::NAMESPACE)?, get(layout::env::CLUSTER)?);
         let instance = get(layout::env::INSTANCE)?;
         let ordinal = ordinal(&cluster, &instance)?;
         let pod_ip = parse(layout::env::POD_IP, &get(layout::env::POD_IP)?, "an IP address")?;
-        let server_id_base = parse(layout::env::SERVER_ID_BASE, &get(layout::env::SERVER_ID_BASE)?, "a number")?;
+        let server_id_base = parse(
+            layout::env::SERVER_ID_BASE,
+            &get(layout::env::SERVER_ID_BASE)?,
+            "a number",
+        )?;
         Ok(Self {
             // Never a full domain: the cluster's domain is nobody's business (case F04).
             host: format!("{instance}.{cluster}-instances.{namespace}.svc"),
@@ -282,15 +290,31 @@ impl Programs {
 
 /// The ordinal in the name of an instance of a cluster.
 fn ordinal(cluster: &str, instance: &str) -> Result<u32, ConfigError> {
-    let digits = instance.strip_prefix(cluster).and_then(|rest| rest.strip_prefix('-')).unwrap_or_default();
-    parse(layout::env::INSTANCE, digits, "the cluster's name, a hyphen and a number").map_err(|error| match error {
-        ConfigError::Invalid { name, wanted, .. } => ConfigError::Invalid { name, value: instance.to_owned(), wanted },
+    let digits = instance
+        .strip_prefix(cluster)
+        .and_then(|rest| rest.strip_prefix('-'))
+        .unwrap_or_default();
+    parse(
+        layout::env::INSTANCE,
+        digits,
+        "the cluster's name, a hyphen and a number",
+    )
+    .map_err(|error| match error {
+        ConfigError::Invalid { name, wanted, .. } => ConfigError::Invalid {
+            name,
+            value: instance.to_owned(),
+            wanted,
+        },
         other @ ConfigError::Missing(_) => other,
     })
 }
 
 fn parse<T: std::str::FromStr>(name: &'static str, value: &str, wanted: &'static str) -> Result<T, ConfigError> {
-    value.parse().map_err(|_unparsable| ConfigError::Invalid { name, value: value.to_owned(), wanted })
+    value.parse().map_err(|_unparsable| ConfigError::Invalid {
+        name,
+        value: value.to_owned(),
+        wanted,
+    })
 }
 
 /// The ordinal of an instance of any cluster: what follows the last hyphen.
@@ -331,7 +355,13 @@ mod tests {
             let error = Config::from_lookup(|wanted| lookup(wanted).filter(|_| wanted != name)).unwrap_err();
             assert!(error.to_string().contains(name), "{error}");
         }
-        let other = |name| if name == layout::env::INSTANCE { Some("other-1".to_owned()) } else { lookup(name) };
+        let other = |name| {
+            if name == layout::env::INSTANCE {
+                Some("other-1".to_owned())
+            } else {
+                lookup(name)
+            }
+        };
         assert!(Config::from_lookup(other).unwrap_err().to_string().contains("other-1"));
     }
 }

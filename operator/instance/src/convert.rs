@@ -38,12 +38,18 @@ pub enum ConvertError {
 
 /// Parses a GTID set that came in a message.
 pub fn gtid_set(field: &'static str, text: &str) -> Result<GtidSet, ConvertError> {
-    GtidSet::from_str(text).map_err(|error| ConvertError::Gtid { field, reason: error.to_string() })
+    GtidSet::from_str(text).map_err(|error| ConvertError::Gtid {
+        field,
+        reason: error.to_string(),
+    })
 }
 
 impl From<&MemberId> for proto::MemberRef {
     fn from(id: &MemberId) -> Self {
-        Self { instance: id.instance.0.clone(), incarnation: id.incarnation.0.clone() }
+        Self {
+            instance: id.instance.0.clone(),
+            incarnation: id.incarnation.0.clone(),
+        }
     }
 }
 
@@ -138,7 +144,9 @@ impl From<&proto::Replication> for Replication {
             applier_running: replication.applier_running,
             last_heard: replication.last_heard_ms.map(Duration::from_millis),
             // A lag that is no number (NaN, negative by a clock that was set back) is unknown, never zero.
-            lag: replication.lag_seconds.and_then(|lag| Duration::try_from_secs_f64(lag).ok()),
+            lag: replication
+                .lag_seconds
+                .and_then(|lag| Duration::try_from_secs_f64(lag).ok()),
             receiver_error: replication.receiver_error.clone(),
             applier_error: replication.applier_error.clone(),
         }
@@ -189,11 +197,18 @@ impl TryFrom<&proto::Status> for InstanceReport {
             purged: gtid_set("purged", &status.purged)?,
             replication: status.replication.as_ref().map(Into::into).unwrap_or_default(),
             semi_sync: status.semi_sync.as_ref().map(Into::into).unwrap_or_default(),
-            disk: Disk { used: disk.used_bytes, size: disk.size_bytes },
+            disk: Disk {
+                used: disk.used_bytes,
+                size: disk.size_bytes,
+            },
             config_hash: status.config_hash.clone(),
             pristine: status.pristine,
             leaving: status.leaving,
-            marker: status.marker.as_deref().map(|set| gtid_set("marker", set)).transpose()?,
+            marker: status
+                .marker
+                .as_deref()
+                .map(|set| gtid_set("marker", set))
+                .transpose()?,
         })
     }
 }
@@ -218,7 +233,10 @@ pub fn status(instance: &InstanceName, seq: u64, report: &InstanceReport) -> pro
         purged: report.purged.to_string(),
         replication: Some((&report.replication).into()),
         semi_sync: Some((&report.semi_sync).into()),
-        disk: Some(proto::Disk { used_bytes: report.disk.used, size_bytes: report.disk.size }),
+        disk: Some(proto::Disk {
+            used_bytes: report.disk.used,
+            size_bytes: report.disk.size,
+        }),
         config_hash: report.config_hash.clone(),
         pristine: report.pristine,
         connections: 0,
@@ -241,7 +259,10 @@ impl From<&Endpoint> for proto::Endpoint {
 
 impl From<&Application> for proto::Application {
     fn from(application: &Application) -> Self {
-        Self { database: application.database.clone(), user: application.user.clone() }
+        Self {
+            database: application.database.clone(),
+            user: application.user.clone(),
+        }
     }
 }
 
@@ -276,10 +297,16 @@ impl Request {
         });
         match &command.verb {
             Verb::Fence => Self::Fence(proto::FenceRequest { command: header }),
-            Verb::Attach { source } => {
-                Self::Attach(proto::AttachRequest { command: header, source: Some(source.into()) })
-            }
-            Verb::Open { members, acks_required, baseline, application } => Self::Open(proto::OpenRequest {
+            Verb::Attach { source } => Self::Attach(proto::AttachRequest {
+                command: header,
+                source: Some(source.into()),
+            }),
+            Verb::Open {
+                members,
+                acks_required,
+                baseline,
+                application,
+            } => Self::Open(proto::OpenRequest {
                 command: header,
                 members: members.iter().map(Into::into).collect(),
                 acks_required: *acks_required,
@@ -292,7 +319,10 @@ impl Request {
                 acks_required: *acks_required,
             }),
             Verb::Mark => Self::Mark(proto::MarkRequest { command: header }),
-            Verb::Clone { donor } => Self::Clone(proto::CloneRequest { command: header, donor: Some(donor.into()) }),
+            Verb::Clone { donor } => Self::Clone(proto::CloneRequest {
+                command: header,
+                donor: Some(donor.into()),
+            }),
             Verb::Restart => Self::Restart(proto::RestartRequest { command: header }),
         }
     }
@@ -328,7 +358,10 @@ impl TryFrom<&proto::Status> for Message {
     type Error = ConvertError;
 
     fn try_from(status: &proto::Status) -> Result<Self, ConvertError> {
-        Ok(Self { sequence: status.seq, report: InstanceReport::try_from(status)? })
+        Ok(Self {
+            sequence: status.seq,
+            report: InstanceReport::try_from(status)?,
+        })
     }
 }
 
@@ -353,14 +386,25 @@ impl TryFrom<&proto::CommandReply> for Reply {
         let outcome = match proto::command_reply::Result::try_from(reply.result) {
             Ok(proto::command_reply::Result::Applied) => Outcome::Applied,
             Ok(proto::command_reply::Result::Already) => Outcome::Already,
-            Ok(proto::command_reply::Result::Refused) => Outcome::Refused { reason: reply.reason.clone() },
+            Ok(proto::command_reply::Result::Refused) => Outcome::Refused {
+                reason: reply.reason.clone(),
+            },
             Ok(proto::command_reply::Result::Unspecified) | Err(_) => {
-                return Err(ConvertError::Unknown { field: "result", value: reply.result });
+                return Err(ConvertError::Unknown {
+                    field: "result",
+                    value: reply.result,
+                });
             }
         };
         let report = reply.status.as_ref().map(InstanceReport::try_from).transpose()?;
         let sequence = reply.status.as_ref().map_or(0, |status| status.seq);
-        Ok(Self { outcome, epoch: reply.epoch, seq: reply.seq, report, sequence })
+        Ok(Self {
+            outcome,
+            epoch: reply.epoch,
+            seq: reply.seq,
+            report,
+            sequence,
+        })
     }
 }
 
@@ -373,7 +417,10 @@ mod tests {
     const SET: &str = "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5";
 
     fn member(name: &str) -> MemberId {
-        MemberId { instance: InstanceName(name.to_owned()), incarnation: Incarnation(format!("{name}-life")) }
+        MemberId {
+            instance: InstanceName(name.to_owned()),
+            incarnation: Incarnation(format!("{name}-life")),
+        }
     }
 
     fn report() -> InstanceReport {
@@ -445,11 +492,26 @@ mod tests {
     fn what_cannot_be_read_is_an_error_and_no_default() {
         let good = status(&InstanceName("shop-0".to_owned()), 9, &report());
         let cases = [
-            proto::Status { persisted: None, ..good.clone() },
-            proto::Status { mysqld: 0, ..good.clone() },
-            proto::Status { mysqld: 99, ..good.clone() },
-            proto::Status { executed: "nonsense".to_owned(), ..good.clone() },
-            proto::Status { received: "x:1".to_owned(), ..good.clone() },
+            proto::Status {
+                persisted: None,
+                ..good.clone()
+            },
+            proto::Status {
+                mysqld: 0,
+                ..good.clone()
+            },
+            proto::Status {
+                mysqld: 99,
+                ..good.clone()
+            },
+            proto::Status {
+                executed: "nonsense".to_owned(),
+                ..good.clone()
+            },
+            proto::Status {
+                received: "x:1".to_owned(),
+                ..good.clone()
+            },
         ];
         for case in cases {
             InstanceReport::try_from(&case).unwrap_err();
@@ -458,9 +520,15 @@ mod tests {
 
     #[test]
     fn an_impossible_lag_is_unknown() {
-        let message = proto::Replication { lag_seconds: Some(f64::NAN), ..Default::default() };
+        let message = proto::Replication {
+            lag_seconds: Some(f64::NAN),
+            ..Default::default()
+        };
         assert_eq!(Replication::from(&message).lag, None);
-        let message = proto::Replication { lag_seconds: Some(-1.0), ..Default::default() };
+        let message = proto::Replication {
+            lag_seconds: Some(-1.0),
+            ..Default::default()
+        };
         assert_eq!(Replication::from(&message).lag, None);
     }
 
@@ -470,10 +538,15 @@ mod tests {
             to: member("shop-1"),
             epoch: 4,
             deadline: Duration::from_secs(3),
-            verb: Verb::Allow { members: BTreeSet::from([member("shop-0")]), acks_required: 1 },
+            verb: Verb::Allow {
+                members: BTreeSet::from([member("shop-0")]),
+                acks_required: 1,
+            },
             why: String::new(),
         };
-        let Request::Allow(request) = Request::new(&command, 17) else { panic!("another verb") };
+        let Request::Allow(request) = Request::new(&command, 17) else {
+            panic!("another verb")
+        };
         let header = request.command.unwrap();
         assert_eq!((header.epoch, header.seq, header.deadline_ms), (4, 17, 3000));
         assert_eq!(header.incarnation, "shop-1-life");

@@ -45,7 +45,11 @@ pub(crate) fn keep_reserve(volume: &Path, reserve: &Path) -> io::Result<()> {
     if reserve.try_exists()? || space(volume)?.free < ENOUGH {
         return Ok(());
     }
-    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(reserve)?;
+    let file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(reserve)?;
     let made = fallocate(&file, FallocateFlags::empty(), 0, RESERVE).map_err(io::Error::from);
     if made.is_err() {
         drop(file);

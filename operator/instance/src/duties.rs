@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use mainstay_core::action::Application;
 use mainstay_core::observed::Mysqld;
+use mainstay_mysql::MysqlError;
 use mainstay_mysql::accounts::{self, CLONE, ROOT, replication_user};
 use mainstay_mysql::port::{FirstApplication, REPLICATION_ACCOUNTS, SharedPassword};
-use mainstay_mysql::MysqlError;
 use secrecy::SecretString;
 use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
@@ -31,7 +31,10 @@ pub(crate) struct Duties {
 
 impl Duties {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, task: Mutex::new(None) }
+        Self {
+            shared,
+            task: Mutex::new(None),
+        }
     }
 
     /// Takes the duties up, if they are not; they end by themselves with the server process.
@@ -60,7 +63,13 @@ async fn fulfil(shared: &Shared, application: Option<&Application>) {
         let process = shared.process();
         process.run == run && process.phase == Mysqld::Running
     };
-    let mut due = vec![Duty::Passwords, Duty::FirstAccounts, Duty::Events, Duty::Scheduler, Duty::FormerSource];
+    let mut due = vec![
+        Duty::Passwords,
+        Duty::FirstAccounts,
+        Duty::Events,
+        Duty::Scheduler,
+        Duty::FormerSource,
+    ];
     let mut round: u32 = 0;
     while is_present() {
         while let Some(duty) = due.last().copied() {
@@ -109,7 +118,9 @@ async fn attempt(shared: &Shared, duty: Duty, application: Option<&Application>)
         Duty::Events => {
             let own = shared.config.server_id();
             let base = shared.config.server_id_base;
-            let others: Vec<u32> = (base..base.saturating_add(REPLICATION_ACCOUNTS)).filter(|id| *id != own).collect();
+            let others: Vec<u32> = (base..base.saturating_add(REPLICATION_ACCOUNTS))
+                .filter(|id| *id != own)
+                .collect();
             let enabled = mysql.enable_events_of(&others, LIMIT).await?;
             if enabled > 0 {
                 tracing::info!(enabled, "enabled events of former primaries");
@@ -138,7 +149,11 @@ async fn create_first_accounts(shared: &Shared, application: Option<&Application
         }
         (None, _) => None,
     };
-    if shared.mysql.create_first_accounts(secrets.root.as_ref(), first.as_ref(), LIMIT).await? {
+    if shared
+        .mysql
+        .create_first_accounts(secrets.root.as_ref(), first.as_ref(), LIMIT)
+        .await?
+    {
         tracing::info!("created the first database and users");
     }
     Ok(())
@@ -164,7 +179,10 @@ async fn set_passwords(shared: &Shared, application: Option<&Application>) -> Re
     }
     if !accounts.is_empty() {
         mysql.set_shared_passwords(&accounts, LIMIT).await?;
-        tracing::info!(accounts = accounts.len(), "set passwords that differed from their Secrets");
+        tracing::info!(
+            accounts = accounts.len(),
+            "set passwords that differed from their Secrets"
+        );
     }
     shared.credentials_applied(&secrets);
     Ok(())
@@ -174,10 +192,18 @@ fn network_accounts(credentials: &accounts::Credentials) -> Vec<SharedPassword> 
     let replication = credentials.replication.iter().flat_map(|password| {
         (0..REPLICATION_ACCOUNTS).map(|ordinal| shared_password(&replication_user(ordinal), password, true))
     });
-    let clone = credentials.clone.iter().map(|password| shared_password(CLONE, password, true));
+    let clone = credentials
+        .clone
+        .iter()
+        .map(|password| shared_password(CLONE, password, true));
     replication.chain(clone).collect()
 }
 
 fn shared_password(user: &str, password: &SecretString, retain: bool) -> SharedPassword {
-    SharedPassword { user: user.to_owned(), host: "%".to_owned(), password: password.clone(), retain }
+    SharedPassword {
+        user: user.to_owned(),
+        host: "%".to_owned(),
+        password: password.clone(),
+        retain,
+    }
 }

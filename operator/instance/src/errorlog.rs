@@ -42,7 +42,12 @@ pub(crate) struct Line<'a> {
 /// Takes a line apart; one that is not regular (a stack trace) is all message.
 #[must_use]
 pub(crate) fn parse(line: &str) -> Line<'_> {
-    regular(line).unwrap_or(Line { severity: Severity::Info, code: "", subsystem: "", message: line })
+    regular(line).unwrap_or(Line {
+        severity: Severity::Info,
+        code: "",
+        subsystem: "",
+        message: line,
+    })
 }
 
 fn regular(line: &str) -> Option<Line<'_>> {
@@ -57,7 +62,12 @@ fn regular(line: &str) -> Option<Line<'_>> {
         "System" | "Note" => Severity::Info,
         _ => return None,
     };
-    Some(Line { severity, code, subsystem, message })
+    Some(Line {
+        severity,
+        code,
+        subsystem,
+        message,
+    })
 }
 
 fn bracket(text: &str) -> Option<(&str, &str)> {
@@ -84,14 +94,24 @@ impl Tail {
     #[must_use]
     pub(crate) fn reason(&self) -> Option<String> {
         let errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
-        errors.iter().rev().find(|error| !is_announcement(error)).or_else(|| errors.back()).cloned()
+        errors
+            .iter()
+            .rev()
+            .find(|error| !is_announcement(error))
+            .or_else(|| errors.back())
+            .cloned()
     }
 }
 
 fn is_announcement(error: &str) -> bool {
-    ["Aborting", "Data Dictionary initialization failed", "The designated data directory", "The newly created data dir"]
-        .iter()
-        .any(|start| error.starts_with(start))
+    [
+        "Aborting",
+        "Data Dictionary initialization failed",
+        "The designated data directory",
+        "The newly created data dir",
+    ]
+    .iter()
+    .any(|start| error.starts_with(start))
 }
 
 /// Passes on everything that comes out of `source` until it is closed, as lines of this program's log.
@@ -110,7 +130,12 @@ pub(crate) async fn follow(source: impl AsyncRead + Unpin, program: &'static str
             continue;
         }
         let line = parse(&text);
-        let Line { severity, code, subsystem, message } = line;
+        let Line {
+            severity,
+            code,
+            subsystem,
+            message,
+        } = line;
         match severity {
             Severity::Info => tracing::info!(program, code, subsystem, "{message}"),
             Severity::Warning => tracing::warn!(program, code, subsystem, "{message}"),
@@ -137,14 +162,20 @@ mod tests {
 
     #[test]
     fn what_is_not_regular_is_all_message() {
-        for line in ["", "mysqld got signal 11 ;", "2026-11-29T20:02:57Z UTC - mysqld got signal 11", "a b [c] [d] e"] {
+        for line in [
+            "",
+            "mysqld got signal 11 ;",
+            "2026-11-29T20:02:57Z UTC - mysqld got signal 11",
+            "a b [c] [d] e",
+        ] {
             assert_eq!(parse(line).message, line);
         }
     }
 
     #[tokio::test]
     async fn the_reason_is_the_last_error_that_says_something() {
-        let log: &[u8] = b"2026-11-29T20:02:57Z 0 [ERROR] [MY-000067] [Server] unknown variable 'query_cache_size=1'.\n\
+        let log: &[u8] =
+            b"2026-11-29T20:02:57Z 0 [ERROR] [MY-000067] [Server] unknown variable 'query_cache_size=1'.\n\
             2026-11-29T20:02:57Z 0 [Warning] [MY-010952] [Server] The privilege system failed to initialize.\n\
             2026-11-29T20:02:57Z 0 [ERROR] [MY-010119] [Server] Aborting\n\xff\xfe\n";
         let tail = Tail::default();

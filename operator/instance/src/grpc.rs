@@ -93,34 +93,35 @@ impl Instance for Service {
 
     async fn ping(&self, _request: Request<proto::PingRequest>) -> Result<Response<proto::PingReply>, Status> {
         let instance = self.shared.config.instance.0.clone();
-        Ok(Response::new(proto::PingReply { instance, epoch: self.shared.state().told.epoch }))
+        Ok(Response::new(proto::PingReply {
+            instance,
+            epoch: self.shared.state().told.epoch,
+        }))
     }
 
-    async fn fence(
-        &self,
-        request: Request<proto::FenceRequest>,
-    ) -> Result<Response<proto::CommandReply>, Status> {
+    async fn fence(&self, request: Request<proto::FenceRequest>) -> Result<Response<proto::CommandReply>, Status> {
         require_operator(&request)?;
         self.execute(head(request.into_inner().command)?, Verb::Fence).await
     }
 
-    async fn attach(
-        &self,
-        request: Request<proto::AttachRequest>,
-    ) -> Result<Response<proto::CommandReply>, Status> {
+    async fn attach(&self, request: Request<proto::AttachRequest>) -> Result<Response<proto::CommandReply>, Status> {
         require_operator(&request)?;
         let request = request.into_inner();
-        let verb = Verb::Attach { source: endpoint(request.source)? };
+        let verb = Verb::Attach {
+            source: endpoint(request.source)?,
+        };
         self.execute(head(request.command)?, verb).await
     }
 
     async fn open(&self, request: Request<proto::OpenRequest>) -> Result<Response<proto::CommandReply>, Status> {
         require_operator(&request)?;
         let request = request.into_inner();
-        let baseline = gtid_set("baseline", &request.baseline)
-            .map_err(|error| Status::invalid_argument(error.to_string()))?;
-        let application =
-            request.application.map(|asked| Application { database: asked.database, user: asked.user });
+        let baseline =
+            gtid_set("baseline", &request.baseline).map_err(|error| Status::invalid_argument(error.to_string()))?;
+        let application = request.application.map(|asked| Application {
+            database: asked.database,
+            user: asked.user,
+        });
         let verb = Verb::Open {
             members: request.members.iter().map(Into::into).collect(),
             acks_required: request.acks_required,
@@ -130,14 +131,14 @@ impl Instance for Service {
         self.execute(head(request.command)?, verb).await
     }
 
-    async fn allow(
-        &self,
-        request: Request<proto::AllowRequest>,
-    ) -> Result<Response<proto::CommandReply>, Status> {
+    async fn allow(&self, request: Request<proto::AllowRequest>) -> Result<Response<proto::CommandReply>, Status> {
         require_operator(&request)?;
         let request = request.into_inner();
         let members = request.members.iter().map(Into::into).collect();
-        let verb = Verb::Allow { members, acks_required: request.acks_required };
+        let verb = Verb::Allow {
+            members,
+            acks_required: request.acks_required,
+        };
         self.execute(head(request.command)?, verb).await
     }
 
@@ -146,20 +147,16 @@ impl Instance for Service {
         self.execute(head(request.into_inner().command)?, Verb::Mark).await
     }
 
-    async fn clone_from(
-        &self,
-        request: Request<proto::CloneRequest>,
-    ) -> Result<Response<proto::CommandReply>, Status> {
+    async fn clone_from(&self, request: Request<proto::CloneRequest>) -> Result<Response<proto::CommandReply>, Status> {
         require_operator(&request)?;
         let request = request.into_inner();
-        let verb = Verb::Clone { donor: endpoint(request.donor)? };
+        let verb = Verb::Clone {
+            donor: endpoint(request.donor)?,
+        };
         self.execute(head(request.command)?, verb).await
     }
 
-    async fn restart(
-        &self,
-        request: Request<proto::RestartRequest>,
-    ) -> Result<Response<proto::CommandReply>, Status> {
+    async fn restart(&self, request: Request<proto::RestartRequest>) -> Result<Response<proto::CommandReply>, Status> {
         require_operator(&request)?;
         self.execute(head(request.into_inner().command)?, Verb::Restart).await
     }

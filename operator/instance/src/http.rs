@@ -30,7 +30,9 @@ pub(crate) fn public(shared: Arc<Shared>) -> Router {
 
 /// The same, and what only the container itself may ask.
 pub(crate) fn private(shared: Arc<Shared>) -> Router {
-    let own = Router::new().route("/leave", post(leave)).with_state(Arc::clone(&shared));
+    let own = Router::new()
+        .route("/leave", post(leave))
+        .with_state(Arc::clone(&shared));
     public(shared).merge(own)
 }
 
@@ -88,7 +90,11 @@ async fn metrics_page(State(shared): State<Arc<Shared>>) -> Response {
 
 async fn status(State(shared): State<Arc<Shared>>) -> Response {
     let status = Arc::clone(&shared.watch_status().borrow());
-    ([(header::CONTENT_TYPE, "application/json")], local::to_json(&status).to_string()).into_response()
+    (
+        [(header::CONTENT_TYPE, "application/json")],
+        local::to_json(&status).to_string(),
+    )
+        .into_response()
 }
 
 async fn leave(State(shared): State<Arc<Shared>>) -> &'static str {
@@ -102,7 +108,10 @@ mod tests {
     use super::*;
 
     fn running() -> proto::Status {
-        proto::Status { mysqld: proto::status::Mysqld::Running.into(), ..proto::Status::default() }
+        proto::Status {
+            mysqld: proto::status::Mysqld::Running.into(),
+            ..proto::Status::default()
+        }
     }
 
     fn replica(receiver: bool, applier: bool) -> proto::Status {
@@ -112,17 +121,32 @@ mod tests {
             applier_running: applier,
             ..proto::Replication::default()
         };
-        proto::Status { replication: Some(replication), ..running() }
+        proto::Status {
+            replication: Some(replication),
+            ..running()
+        }
     }
 
     #[test]
     fn f03_ready_means_that_reads_may_be_served() {
-        assert_eq!(unready(&proto::Status { writable: true, ..running() }), None);
+        assert_eq!(
+            unready(&proto::Status {
+                writable: true,
+                ..running()
+            }),
+            None
+        );
         assert_eq!(unready(&replica(true, true)), None);
         assert!(unready(&replica(false, true)).is_some());
         assert!(unready(&replica(true, false)).is_some());
         assert!(unready(&running()).is_some());
-        assert!(unready(&proto::Status { writable: true, ..proto::Status::default() }).is_some());
+        assert!(
+            unready(&proto::Status {
+                writable: true,
+                ..proto::Status::default()
+            })
+            .is_some()
+        );
     }
 
     #[test]

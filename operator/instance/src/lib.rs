@@ -36,7 +36,12 @@ pub use local::LocalError;
 pub use manager::{Manager, ManagerError, install, run};
 
 /// Generated from `proto/instance.proto`.
-#[expect(missing_docs, clippy::pedantic, clippy::allow_attributes, reason = "generated; the comments stand in the proto file")]
+#[expect(
+    missing_docs,
+    clippy::pedantic,
+    clippy::allow_attributes,
+    reason = "generated; the comments stand in the proto file"
+)]
 pub mod proto {
     tonic::include_proto!("mainstay.instance.v1");
 }

@@ -47,7 +47,10 @@ async fn ask(socket: &Path, method: &'static str, path: &'static str) -> Result<
     let work = async {
         let stream = UnixStream::connect(socket)
             .await
-            .map_err(|source| LocalError::Connect { socket: socket.display().to_string(), source })?;
+            .map_err(|source| LocalError::Connect {
+                socket: socket.display().to_string(),
+                source,
+            })?;
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
             .await
             .map_err(|error| failed(error.to_string()))?;
@@ -58,20 +61,37 @@ async fn ask(socket: &Path, method: &'static str, path: &'static str) -> Result<
             .header("host", "localhost")
             .body(Empty::<Bytes>::new())
             .map_err(|error| failed(error.to_string()))?;
-        let response = sender.send_request(request).await.map_err(|error| failed(error.to_string()))?;
+        let response = sender
+            .send_request(request)
+            .await
+            .map_err(|error| failed(error.to_string()))?;
         let status = response.status();
-        let body = response.into_body().collect().await.map_err(|error| failed(error.to_string()))?.to_bytes();
+        let body = response
+            .into_body()
+            .collect()
+            .await
+            .map_err(|error| failed(error.to_string()))?
+            .to_bytes();
         connection.abort();
         let text = String::from_utf8_lossy(&body).into_owned();
-        if status.is_success() { Ok(text) } else { Err(failed(format!("{status}: {}", text.trim()))) }
+        if status.is_success() {
+            Ok(text)
+        } else {
+            Err(failed(format!("{status}: {}", text.trim())))
+        }
     };
-    timeout(ANSWER, work).await.map_err(|_elapsed| failed(format!("no answer within {ANSWER:?}")))?
+    timeout(ANSWER, work)
+        .await
+        .map_err(|_elapsed| failed(format!("no answer within {ANSWER:?}")))?
 }
 
 /// The status of the manager behind this socket.
 pub async fn status(socket: &Path) -> Result<Value, LocalError> {
     let text = ask(socket, "GET", "/status").await?;
-    serde_json::from_str(&text).map_err(|error| LocalError::Ask { path: "/status", reason: error.to_string() })
+    serde_json::from_str(&text).map_err(|error| LocalError::Ask {
+        path: "/status",
+        reason: error.to_string(),
+    })
 }
 
 /// Asks to be relieved, and returns when the instance is not writable any more, when nobody could take over, or when
@@ -82,7 +102,10 @@ pub async fn pre_stop(socket: &Path, patience: Duration) -> Result<(), LocalErro
     while Instant::now() < until {
         let status = status(socket).await?;
         let writable = status.get("writable").and_then(Value::as_bool).unwrap_or(false);
-        let members = status.pointer("/persisted/members").and_then(Value::as_array).map_or(0, Vec::len);
+        let members = status
+            .pointer("/persisted/members")
+            .and_then(Value::as_array)
+            .map_or(0, Vec::len);
         if !writable || members == 0 {
             return Ok(());
         }

@@ -73,18 +73,31 @@ impl Manager {
         for directory in [&config.paths.volume, &config.paths.run] {
             std::fs::create_dir_all(directory).map_err(system("make the directories"))?;
         }
-        let (state, found) = StateFile::open(&config.paths.state()).map_err(|error| ManagerError::State(error.into()))?;
+        let (state, found) =
+            StateFile::open(&config.paths.state()).map_err(|error| ManagerError::State(error.into()))?;
         let reaper = Reaper::start(config.adopt_orphans).map_err(system("wait for child processes"))?;
         let secrets = Secrets::read(&config.paths);
         for problem in &secrets.problems {
             tracing::warn!(problem, "a Secret cannot be used");
         }
-        let runner = Runner { config: Arc::new(config.clone()), reaper, redactor: Redactor::default() };
-        let version = runner.version().await.map_err(|error| ManagerError::Version(error.into()))?;
+        let runner = Runner {
+            config: Arc::new(config.clone()),
+            reaper,
+            redactor: Redactor::default(),
+        };
+        let version = runner
+            .version()
+            .await
+            .map_err(|error| ManagerError::Version(error.into()))?;
         let mysql: Arc<dyn Mysql> = Arc::new(Adapter::new(config.paths.socket()));
         let shared = Arc::new(Shared::new(config, mysql, version, state, secrets));
-        let runner = Runner { redactor: shared.redactor.clone(), ..runner };
-        adopt_unknown_data(&shared, found).await.map_err(|error| ManagerError::State(error.into()))?;
+        let runner = Runner {
+            redactor: shared.redactor.clone(),
+            ..runner
+        };
+        adopt_unknown_data(&shared, found)
+            .await
+            .map_err(|error| ManagerError::State(error.into()))?;
         let files = TlsFiles::in_directories(&shared.config.paths.server_tls, &shared.config.paths.client_ca);
         let tls = Reloadable::load(files).map_err(|error| ManagerError::Tls(error.into()))?;
 
@@ -99,7 +112,12 @@ impl Manager {
         tasks.push(tokio::spawn(caretaker::apply_what_was_received(Arc::clone(&shared))));
         tasks.push(tokio::spawn(caretaker::follow_files(Arc::clone(&shared), tls)));
         tasks.push(tokio::spawn(Arc::clone(&commands).keep_receiver_logged_in()));
-        Ok(Self { shared, server, supervisor, tasks })
+        Ok(Self {
+            shared,
+            server,
+            supervisor,
+            tasks,
+        })
     }
 
     /// Ends mysqld by the shutdown rule (decision A1), and then the manager.
@@ -159,7 +177,9 @@ async fn adopt_unknown_data(shared: &Arc<Shared>, found: Found) -> Result<(), St
 }
 
 async fn serve_http(shared: &Arc<Shared>) -> Result<Vec<JoinHandle<()>>, ManagerError> {
-    let listener = tls::listen(shared.config.http_addr()).await.map_err(system("listen for probes"))?;
+    let listener = tls::listen(shared.config.http_addr())
+        .await
+        .map_err(system("listen for probes"))?;
     let socket = shared.config.paths.manager_socket();
     drop(std::fs::remove_file(&socket));
     let local = UnixListener::bind(&socket).map_err(system("listen on the manager's socket"))?;
@@ -183,9 +203,14 @@ async fn serve_grpc(
     commands: &Arc<Commands>,
     tls: Reloadable,
 ) -> Result<JoinHandle<()>, ManagerError> {
-    let listener = tls::listen(shared.config.grpc_addr()).await.map_err(system("listen for gRPC"))?;
+    let listener = tls::listen(shared.config.grpc_addr())
+        .await
+        .map_err(system("listen for gRPC"))?;
     let uri = layout::instance_uri(&shared.config.namespace, &shared.config.cluster);
-    let service = grpc::Service { shared: Arc::clone(shared), commands: Arc::clone(commands) };
+    let service = grpc::Service {
+        shared: Arc::clone(shared),
+        commands: Arc::clone(commands),
+    };
     Ok(tokio::spawn(async move {
         if let Err(error) = grpc::serve(listener, tls, uri, service).await {
             tracing::error!(%error, "gRPC is not served any more");

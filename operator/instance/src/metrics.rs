@@ -17,18 +17,45 @@ pub(crate) fn page(shared: &Shared) -> Result<Vec<u8>, prometheus::Error> {
 /// Whoever scrapes knows the pod; these say which cluster it belongs to, so that equal names do not mix (case F28).
 fn registry(shared: &Shared) -> Result<Registry, prometheus::Error> {
     let config = &shared.config;
-    let labels = [("namespace", &config.namespace), ("cluster", &config.cluster), ("instance", &config.instance.0)];
-    let labels = labels.map(|(name, value)| (name.to_owned(), value.clone())).into_iter().collect();
+    let labels = [
+        ("namespace", &config.namespace),
+        ("cluster", &config.cluster),
+        ("instance", &config.instance.0),
+    ];
+    let labels = labels
+        .map(|(name, value)| (name.to_owned(), value.clone()))
+        .into_iter()
+        .collect();
     let registry = Registry::new_custom(Some("mainstay_mysql".to_owned()), Some(labels))?;
     let process = shared.process();
     let status = shared.watch_status().borrow().clone();
     let server = shared.last_state();
     integer(&registry, "up", "mysqld answers", u64::from(server.is_some()))?;
-    integer(&registry, "failed", "mysqld does not start", u64::from(process.phase == Mysqld::Failed))?;
-    integer(&registry, "restarts", "Restarts of mysqld since its manager began", process.restarts.into())?;
+    integer(
+        &registry,
+        "failed",
+        "mysqld does not start",
+        u64::from(process.phase == Mysqld::Failed),
+    )?;
+    integer(
+        &registry,
+        "restarts",
+        "Restarts of mysqld since its manager began",
+        process.restarts.into(),
+    )?;
     let disk = status.disk.unwrap_or_default();
-    integer(&registry, "disk_used_bytes", "Bytes used on the data volume", disk.used_bytes)?;
-    integer(&registry, "disk_size_bytes", "Bytes of the data volume", disk.size_bytes)?;
+    integer(
+        &registry,
+        "disk_used_bytes",
+        "Bytes used on the data volume",
+        disk.used_bytes,
+    )?;
+    integer(
+        &registry,
+        "disk_size_bytes",
+        "Bytes of the data volume",
+        disk.size_bytes,
+    )?;
     let epoch = status.persisted.as_ref().map_or(0, |persisted| persisted.epoch);
     integer(&registry, "epoch", "Epoch of the newest command", epoch)?;
     if let Some(server) = server {
@@ -39,32 +66,122 @@ fn registry(shared: &Shared) -> Result<Registry, prometheus::Error> {
 
 fn of_server(registry: &Registry, server: &ServerState) -> Result<(), prometheus::Error> {
     let counters = server.counters;
-    integer(registry, "read_only", "super_read_only is on", u64::from(server.super_read_only))?;
-    integer(registry, "uptime_seconds", "Seconds since mysqld started", counters.uptime)?;
+    integer(
+        registry,
+        "read_only",
+        "super_read_only is on",
+        u64::from(server.super_read_only),
+    )?;
+    integer(
+        registry,
+        "uptime_seconds",
+        "Seconds since mysqld started",
+        counters.uptime,
+    )?;
     integer(registry, "queries", "Statements since mysqld started", counters.queries)?;
-    integer(registry, "slow_queries", "Slow statements since mysqld started", counters.slow_queries)?;
-    integer(registry, "threads_connected", "Connections", counters.threads_connected.into())?;
-    integer(registry, "threads_running", "Connections that work", counters.threads_running.into())?;
-    integer(registry, "max_connections", "Connections allowed", server.max_connections.into())?;
-    integer(registry, "aborted_connects", "Failed logins since mysqld started", counters.aborted_connects)?;
-    integer(registry, "bytes_received", "Bytes from clients since mysqld started", counters.bytes_received)?;
-    integer(registry, "bytes_sent", "Bytes to clients since mysqld started", counters.bytes_sent)?;
+    integer(
+        registry,
+        "slow_queries",
+        "Slow statements since mysqld started",
+        counters.slow_queries,
+    )?;
+    integer(
+        registry,
+        "threads_connected",
+        "Connections",
+        counters.threads_connected.into(),
+    )?;
+    integer(
+        registry,
+        "threads_running",
+        "Connections that work",
+        counters.threads_running.into(),
+    )?;
+    integer(
+        registry,
+        "max_connections",
+        "Connections allowed",
+        server.max_connections.into(),
+    )?;
+    integer(
+        registry,
+        "aborted_connects",
+        "Failed logins since mysqld started",
+        counters.aborted_connects,
+    )?;
+    integer(
+        registry,
+        "bytes_received",
+        "Bytes from clients since mysqld started",
+        counters.bytes_received,
+    )?;
+    integer(
+        registry,
+        "bytes_sent",
+        "Bytes to clients since mysqld started",
+        counters.bytes_sent,
+    )?;
     let semi_sync = server.semi_sync;
-    integer(registry, "semi_sync_on", "Commits wait for acknowledgements", u64::from(semi_sync.on))?;
-    integer(registry, "semi_sync_clients", "Connected semi-synchronous replicas", semi_sync.clients.into())?;
-    integer(registry, "semi_sync_wait_for", "Acknowledgements that a commit needs", semi_sync.wait_for.into())?;
-    integer(registry, "semi_sync_waiters", "Sessions that wait for an acknowledgement", semi_sync.waiters.into())?;
-    integer(registry, "semi_sync_acknowledged", "Acknowledged commits since mysqld started", counters.acknowledged)?;
+    integer(
+        registry,
+        "semi_sync_on",
+        "Commits wait for acknowledgements",
+        u64::from(semi_sync.on),
+    )?;
+    integer(
+        registry,
+        "semi_sync_clients",
+        "Connected semi-synchronous replicas",
+        semi_sync.clients.into(),
+    )?;
+    integer(
+        registry,
+        "semi_sync_wait_for",
+        "Acknowledgements that a commit needs",
+        semi_sync.wait_for.into(),
+    )?;
+    integer(
+        registry,
+        "semi_sync_waiters",
+        "Sessions that wait for an acknowledgement",
+        semi_sync.waiters.into(),
+    )?;
+    integer(
+        registry,
+        "semi_sync_acknowledged",
+        "Acknowledged commits since mysqld started",
+        counters.acknowledged,
+    )?;
     let Some(channel) = &server.channel else { return Ok(()) };
     let receiving = channel.receiver == mainstay_mysql::Receiver::On;
-    integer(registry, "receiver_running", "The receiver is connected", u64::from(receiving))?;
-    integer(registry, "applier_running", "The applier runs", u64::from(channel.applier_running))?;
+    integer(
+        registry,
+        "receiver_running",
+        "The receiver is connected",
+        u64::from(receiving),
+    )?;
+    integer(
+        registry,
+        "applier_running",
+        "The applier runs",
+        u64::from(channel.applier_running),
+    )?;
     // Unknown is not zero: the series is missing then.
     if let Some(lag) = server.lag() {
-        real(registry, "replication_lag_seconds", "From commit on the source to apply here", lag.as_secs_f64())?;
+        real(
+            registry,
+            "replication_lag_seconds",
+            "From commit on the source to apply here",
+            lag.as_secs_f64(),
+        )?;
     }
     if let Some(age) = channel.last_heard {
-        real(registry, "replication_last_heard_seconds", "Since the source was last heard", age.as_secs_f64())?;
+        real(
+            registry,
+            "replication_last_heard_seconds",
+            "Since the source was last heard",
+            age.as_secs_f64(),
+        )?;
     }
     Ok(())
 }

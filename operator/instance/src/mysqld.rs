@@ -80,12 +80,17 @@ impl Server {
         // Its output is closed when it ended; a grandchild that kept it open is not waited for.
         drop(tokio::time::timeout(Duration::from_secs(1), &mut self.output).await);
         let reason = self.tail.reason();
-        (exit, reason.map_or_else(|| exit.to_string(), |reason| format!("{exit}: {reason}")))
+        (
+            exit,
+            reason.map_or_else(|| exit.to_string(), |reason| format!("{exit}: {reason}")),
+        )
     }
 }
 
 fn command(program: &[OsString]) -> Command {
-    let (first, rest) = program.split_first().map_or((OsStr::new("false"), &[][..]), |(first, rest)| (first, rest));
+    let (first, rest) = program
+        .split_first()
+        .map_or((OsStr::new("false"), &[][..]), |(first, rest)| (first, rest));
     let mut command = Command::new(first);
     command.args(rest);
     command
@@ -102,7 +107,9 @@ impl Runner {
         if version.is_supported() {
             Ok(version)
         } else {
-            Err(RunError::Unexpected(format!("MySQL {version} is not supported: Mainstay needs 8.0.26 or later")))
+            Err(RunError::Unexpected(format!(
+                "MySQL {version} is not supported: Mainstay needs 8.0.26 or later"
+            )))
         }
     }
 
@@ -122,7 +129,10 @@ impl Runner {
     }
 
     async fn output_of(&self, program: &'static str, command: &mut Command) -> Result<String, RunError> {
-        let mut child = self.reaper.spawn(command).map_err(|source| RunError::Start { program, source })?;
+        let mut child = self
+            .reaper
+            .spawn(command)
+            .map_err(|source| RunError::Start { program, source })?;
         let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
         let work = async {
             let (mut text, mut errors) = (Vec::new(), Vec::new());
@@ -140,14 +150,20 @@ impl Runner {
             (child.wait().await, text, errors)
         };
         let Ok((exit, text, errors)) = tokio::time::timeout(TOOL, work).await else {
-            return Err(RunError::Failed { program, exit: format!("no answer within {TOOL:?}") });
+            return Err(RunError::Failed {
+                program,
+                exit: format!("no answer within {TOOL:?}"),
+            });
         };
         if exit == Exit::Code(0) {
             return Ok(String::from_utf8_lossy(&text).into_owned());
         }
         let errors = String::from_utf8_lossy(&errors);
         let last = errors.lines().last().unwrap_or_default();
-        Err(RunError::Failed { program, exit: format!("{exit}: {last}") })
+        Err(RunError::Failed {
+            program,
+            exit: format!("{exit}: {last}"),
+        })
     }
 
     /// Makes a data directory.
@@ -159,8 +175,10 @@ impl Runner {
     ) -> Result<Server, RunError> {
         let mut args: Vec<OsString> = cnf::INITIALISE.iter().map(Into::into).collect();
         args.push(option("--datadir=", directory));
-        let cluster = std::fs::read_to_string(&self.config.paths.config_file)
-            .map_err(|source| RunError::File { what: "read the cluster's my.cnf", source })?;
+        let cluster = std::fs::read_to_string(&self.config.paths.config_file).map_err(|source| RunError::File {
+            what: "read the cluster's my.cnf",
+            source,
+        })?;
         let defaults = cnf::render_initialise(&self.config, &cluster).map_err(RunError::Render)?;
         self.start(InitFile::Initialise { time_zones }, secrets, &defaults, args)
     }
@@ -189,7 +207,8 @@ impl Runner {
         std::fs::create_dir_all(paths.tmp()).map_err(file("make the directory for temporary files"))?;
         write_private(&paths.defaults(), defaults.as_bytes()).map_err(file("write my.cnf"))?;
         let statements = init_file(purpose, &secrets.credentials);
-        write_private(&paths.init_file(), statements.expose_secret().as_bytes()).map_err(file("write the init file"))?;
+        write_private(&paths.init_file(), statements.expose_secret().as_bytes())
+            .map_err(file("write the init file"))?;
 
         let mut command = command(&self.config.programs.mysqld);
         command.arg(option("--defaults-file=", &paths.defaults()));
@@ -198,8 +217,10 @@ impl Runner {
         command.arg(option("--init-file=", &paths.init_file()));
         // CLONE and RESTART end mysqld only for a parent that starts it again, and this names it (decision A3).
         command.env("MYSQLD_PARENT_PID", std::process::id().to_string());
-        let mut child =
-            self.reaper.spawn(&mut command).map_err(|source| RunError::Start { program: PROGRAM, source })?;
+        let mut child = self.reaper.spawn(&mut command).map_err(|source| RunError::Start {
+            program: PROGRAM,
+            source,
+        })?;
         let tail = Tail::default();
         let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
         let (kept, redactor) = (tail.clone(), self.redactor.clone());
@@ -238,7 +259,12 @@ fn option(name: &str, value: &Path) -> OsString {
 /// Writes a file that nobody else can read, whole or not at all.
 fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let temporary = path.with_extension("new");
-    let mut file = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
+    let mut file = std::fs::OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&temporary)?;
     file.write_all(bytes)?;
     std::fs::rename(&temporary, path)
 }

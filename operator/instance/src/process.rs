@@ -99,7 +99,10 @@ pub struct Reaper {
 impl Reaper {
     /// Begins to wait for children; for orphans too, when this process is PID 1.
     pub fn start(adopt_orphans: bool) -> io::Result<Arc<Self>> {
-        let reaper = Arc::new(Self { children: Mutex::default(), adopt_orphans });
+        let reaper = Arc::new(Self {
+            children: Mutex::default(),
+            adopt_orphans,
+        });
         let mut signals = signal(SignalKind::child())?;
         let weak = Arc::downgrade(&reaper);
         tokio::spawn(async move {
@@ -118,7 +121,11 @@ impl Reaper {
     /// Starts a program in a process group of its own (a terminal's Ctrl-C is not its business), with both outputs piped
     /// and nothing to read.
     pub fn spawn(self: &Arc<Self>, command: &mut Command) -> io::Result<Child> {
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0);
         let (sender, exit) = oneshot::channel();
         // Held across the start: the child may end before it is known.
         let mut children = self.children();
@@ -129,7 +136,14 @@ impl Reaper {
         let pid = Pid::from_raw(raw).ok_or_else(|| io::Error::other("the process has no id"))?;
         let stdout = child.stdout.take().map(|out| reader(out.into())).transpose()?;
         let stderr = child.stderr.take().map(|err| reader(err.into())).transpose()?;
-        Ok(Child { pid, exit, ended: None, reaper: Arc::clone(self), stdout, stderr })
+        Ok(Child {
+            pid,
+            exit,
+            ended: None,
+            reaper: Arc::clone(self),
+            stdout,
+            stderr,
+        })
     }
 
     fn children(&self) -> MutexGuard<'_, HashMap<i32, oneshot::Sender<Exit>>> {
@@ -199,8 +213,9 @@ mod tests {
     #[tokio::test]
     async fn many_short_children_are_all_told_apart() {
         let reaper = Reaper::start(false).unwrap();
-        let mut children: Vec<_> =
-            (0..20).map(|n| (n, reaper.spawn(&mut shell(&format!("exit {n}"))).unwrap())).collect();
+        let mut children: Vec<_> = (0..20)
+            .map(|n| (n, reaper.spawn(&mut shell(&format!("exit {n}"))).unwrap()))
+            .collect();
         for (n, child) in &mut children {
             assert_eq!(child.wait().await, Exit::Code(*n));
         }

@@ -41,7 +41,11 @@ impl Secrets {
             clone: system("clone"),
             monitor: system("monitor"),
         };
-        if credentials.replication.as_ref().is_some_and(|text| text.expose_secret().len() > MAX_REPLICATION_PASSWORD) {
+        if credentials
+            .replication
+            .as_ref()
+            .is_some_and(|text| text.expose_secret().len() > MAX_REPLICATION_PASSWORD)
+        {
             credentials.replication = None;
             problems.push(format!(
                 "the password in system/replication is ignored: MySQL allows {MAX_REPLICATION_PASSWORD} bytes for it"
@@ -49,7 +53,12 @@ impl Secrets {
         }
         let root = value(&paths.root_secret.join("password"), true, &mut problems);
         let application = value(&paths.app_secret.join("password"), false, &mut problems);
-        Self { credentials, root, application, problems }
+        Self {
+            credentials,
+            root,
+            application,
+            problems,
+        }
     }
 
     /// Two equal fingerprints: the same passwords.
@@ -66,7 +75,15 @@ impl Secrets {
 
     fn all(&self) -> [Option<&SecretString>; 6] {
         let own = &self.credentials;
-        [&own.manager, &own.replication, &own.clone, &own.monitor, &self.root, &self.application].map(Option::as_ref)
+        [
+            &own.manager,
+            &own.replication,
+            &own.clone,
+            &own.monitor,
+            &self.root,
+            &self.application,
+        ]
+        .map(Option::as_ref)
     }
 }
 
@@ -74,14 +91,21 @@ impl Secrets {
 fn value(path: &Path, wanted: bool, problems: &mut Vec<String>) -> Option<SecretString> {
     let name = || {
         let file = path.file_name().unwrap_or_default().to_string_lossy();
-        let secret = path.parent().and_then(Path::file_name).unwrap_or_default().to_string_lossy();
+        let secret = path
+            .parent()
+            .and_then(Path::file_name)
+            .unwrap_or_default()
+            .to_string_lossy();
         format!("{secret}/{file}")
     };
     let bytes = match std::fs::read(path) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == io::ErrorKind::NotFound && !wanted => return None,
         Err(error) => {
-            problems.push(format!("the password in {} is ignored: it cannot be read: {error}", name()));
+            problems.push(format!(
+                "the password in {} is ignored: it cannot be read: {error}",
+                name()
+            ));
             return None;
         }
     };
@@ -92,7 +116,9 @@ fn value(path: &Path, wanted: bool, problems: &mut Vec<String>) -> Option<Secret
             return None;
         }
     };
-    let password = text.strip_suffix('\n').map_or(text.as_str(), |line| line.strip_suffix('\r').unwrap_or(line));
+    let password = text
+        .strip_suffix('\n')
+        .map_or(text.as_str(), |line| line.strip_suffix('\r').unwrap_or(line));
     if password.is_empty() || password.contains('\0') {
         let what = if password.is_empty() { "empty" } else { "not text" };
         problems.push(format!("the password in {} is ignored: it is {what}", name()));
@@ -123,7 +149,9 @@ impl Redactor {
     #[must_use]
     pub(crate) fn redact(&self, text: &str) -> String {
         let known = self.secrets.read().unwrap_or_else(PoisonError::into_inner);
-        known.iter().fold(text.to_owned(), |text, secret| text.replace(secret.expose_secret(), "***"))
+        known.iter().fold(text.to_owned(), |text, secret| {
+            text.replace(secret.expose_secret(), "***")
+        })
     }
 }
 
@@ -165,8 +193,14 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let paths = paths(dir.path());
         fill(&paths);
-        for (file, password) in [("a", "a"), ("a\n", "a"), ("a\r\n", "a"), ("a\n\n", "a\n"), (" a ", " a "), ("'\"\\$", "'\"\\$")]
-        {
+        for (file, password) in [
+            ("a", "a"),
+            ("a\n", "a"),
+            ("a\r\n", "a"),
+            ("a\n\n", "a\n"),
+            (" a ", " a "),
+            ("'\"\\$", "'\"\\$"),
+        ] {
             std::fs::write(paths.system_secret.join("manager"), file).unwrap();
             let secrets = Secrets::read(&paths);
             assert_eq!(shown(secrets.credentials.manager.as_ref()), password);
@@ -186,8 +220,17 @@ mod tests {
         let secrets = Secrets::read(&paths);
         assert!(secrets.credentials.manager.is_none() && secrets.root.is_none());
         assert_eq!(shown(secrets.credentials.clone.as_ref()), "pw of clone");
-        for name in ["system/manager", "system/monitor", "system/replication", "root/password"] {
-            assert!(secrets.problems.iter().any(|problem| problem.contains(name)), "{name}: {:?}", secrets.problems);
+        for name in [
+            "system/manager",
+            "system/monitor",
+            "system/replication",
+            "root/password",
+        ] {
+            assert!(
+                secrets.problems.iter().any(|problem| problem.contains(name)),
+                "{name}: {:?}",
+                secrets.problems
+            );
         }
         assert!(!secrets.problems.iter().any(|problem| problem.contains("app/")));
     }

@@ -63,7 +63,10 @@ impl Handle {
     pub(crate) async fn order(&self, order: Order) -> Result<(), String> {
         let gone = |_ended| "the manager is ending".to_owned();
         let (done, answer) = oneshot::channel();
-        self.requests.send(Request { order, done }).await.map_err(|_ended| "the manager is ending".to_owned())?;
+        self.requests
+            .send(Request { order, done })
+            .await
+            .map_err(|_ended| "the manager is ending".to_owned())?;
         answer.await.map_err(gone)?
     }
 }

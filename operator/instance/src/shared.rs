@@ -73,11 +73,21 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Shared {
     /// Nothing runs yet.
     #[must_use]
-    pub(crate) fn new(config: Config, mysql: Arc<dyn Mysql>, version: Version, state: StateFile, secrets: Secrets) -> Self {
+    pub(crate) fn new(
+        config: Config,
+        mysql: Arc<dyn Mysql>,
+        version: Version,
+        state: StateFile,
+        secrets: Secrets,
+    ) -> Self {
         let redactor = Redactor::default();
         redactor.learn(&secrets);
-        let process =
-            Process { phase: Mysqld::Starting, run: 0, message: "the manager begins".to_owned(), restarts: 0 };
+        let process = Process {
+            phase: Mysqld::Starting,
+            run: 0,
+            message: "the manager begins".to_owned(),
+            restarts: 0,
+        };
         let shared = Self {
             reported: Mutex::new(state.state().told.clone()),
             state: Mutex::new(state),
@@ -200,7 +210,10 @@ impl Shared {
     }
 
     fn marker(&self, run: u64) -> Option<GtidSet> {
-        lock(&self.marker).as_ref().filter(|marker| marker.run == run).map(|marker| marker.set.clone())
+        lock(&self.marker)
+            .as_ref()
+            .filter(|marker| marker.run == run)
+            .map(|marker| marker.set.clone())
     }
 
     /// The last status, and each later one that says something new.
@@ -280,7 +293,11 @@ impl Shared {
     fn basis(&self) -> Basis {
         let process = self.process();
         let state = self.state();
-        Basis { reported: lock(&self.reported).clone(), incarnation: state.incarnation, process }
+        Basis {
+            reported: lock(&self.reported).clone(),
+            incarnation: state.incarnation,
+            process,
+        }
     }
 
     fn compose(
@@ -300,7 +317,10 @@ impl Shared {
             restarts: basis.process.restarts,
             version: self.version.to_string(),
             server_id: self.config.server_id(),
-            disk: Some(proto::Disk { used_bytes: space.used(), size_bytes: space.size }),
+            disk: Some(proto::Disk {
+                used_bytes: space.used(),
+                size_bytes: space.size,
+            }),
             config_hash: self.config.config_hash.clone(),
             leaving: *self.leaving.borrow(),
             ..proto::Status::default()

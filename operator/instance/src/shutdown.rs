@@ -41,7 +41,11 @@ pub(crate) async fn make_read_only(mysql: &dyn Mysql, limit: Duration) -> Option
         }
     }
     // What counts is what the server says after it.
-    if mysql.read_state().await.ok()?.super_read_only { proof } else { None }
+    if mysql.read_state().await.ok()?.super_read_only {
+        proof
+    } else {
+        None
+    }
 }
 
 /// Ends the sessions for which a stopping server would wait: seconds for those of replicas and its own manager. Best

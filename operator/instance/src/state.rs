@@ -100,7 +100,11 @@ impl State {
     /// instance, whatever its data directory.
     pub(crate) fn begin_life(&mut self) {
         self.incarnation = uuid::Uuid::new_v4().to_string();
-        self.told = Persisted { epoch: self.told.epoch, seq: self.told.seq, ..Persisted::default() };
+        self.told = Persisted {
+            epoch: self.told.epoch,
+            seq: self.told.seq,
+            ..Persisted::default()
+        };
     }
 }
 
@@ -134,13 +138,19 @@ struct Member {
 
 impl From<&MemberId> for Member {
     fn from(id: &MemberId) -> Self {
-        Self { instance: id.instance.0.clone(), incarnation: id.incarnation.0.clone() }
+        Self {
+            instance: id.instance.0.clone(),
+            incarnation: id.incarnation.0.clone(),
+        }
     }
 }
 
 impl From<Member> for MemberId {
     fn from(member: Member) -> Self {
-        Self { instance: InstanceName(member.instance), incarnation: Incarnation(member.incarnation) }
+        Self {
+            instance: InstanceName(member.instance),
+            incarnation: Incarnation(member.incarnation),
+        }
     }
 }
 
@@ -172,7 +182,13 @@ impl From<Body> for State {
                 told_epoch: body.told_epoch,
                 primary: body.primary.map(Into::into),
                 baseline: body.baseline,
-                members: body.members.into_iter().map(Into::into).collect::<BTreeSet<_>>().into_iter().collect(),
+                members: body
+                    .members
+                    .into_iter()
+                    .map(Into::into)
+                    .collect::<BTreeSet<_>>()
+                    .into_iter()
+                    .collect(),
                 acks_required: body.acks_required,
             },
         }
@@ -212,16 +228,27 @@ pub(crate) enum Found {
 impl StateFile {
     /// Opens the state file, or makes it.
     pub(crate) fn open(path: &Path) -> Result<(Self, Found), StateError> {
-        let io = |what, source| StateError::Io { what, path: path.to_owned(), source };
+        let io = |what, source| StateError::Io {
+            what,
+            path: path.to_owned(),
+            source,
+        };
         let existed = path.try_exists().map_err(|source| io("find", source))?;
         if !existed {
             create(path).map_err(|source| io("create", source))?;
         }
-        let file = OpenOptions::new().read(true).write(true).open(path).map_err(|source| io("open", source))?;
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(path)
+            .map_err(|source| io("open", source))?;
         rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive)
             .map_err(|_held| StateError::Locked { path: path.to_owned() })?;
         let mut bytes = Vec::with_capacity(2 * SLOT);
-        (&file).take(2 * SLOT as u64).read_to_end(&mut bytes).map_err(|source| io("read", source))?;
+        (&file)
+            .take(2 * SLOT as u64)
+            .read_to_end(&mut bytes)
+            .map_err(|source| io("read", source))?;
         // A file that was cut off lost the second slot at most; what is missing is no valid slot.
         bytes.resize(2 * SLOT, 0);
         let mut best: Option<(u64, State)> = None;
@@ -229,7 +256,11 @@ impl StateFile {
             match read_slot(slot) {
                 Slot::Void => {}
                 Slot::Newer { format, written_by } => {
-                    return Err(StateError::Newer { path: path.to_owned(), format, written_by });
+                    return Err(StateError::Newer {
+                        path: path.to_owned(),
+                        format,
+                        written_by,
+                    });
                 }
                 Slot::Valid { generation, state } => {
                     if best.as_ref().is_none_or(|(other, _)| generation > *other) {
@@ -244,7 +275,15 @@ impl StateFile {
             Some(_) => Found::State,
         };
         let (generation, state) = best.unwrap_or_default();
-        Ok((Self { file, path: path.to_owned(), state, generation }, found))
+        Ok((
+            Self {
+                file,
+                path: path.to_owned(),
+                state,
+                generation,
+            },
+            found,
+        ))
     }
 
     /// Gives the volume up, for another manager: before the last user of this one is gone.
@@ -265,8 +304,14 @@ impl StateFile {
         let generation = self.generation + 1;
         let bytes = write_slot(generation, &state)?;
         let offset = if generation.is_multiple_of(2) { SLOT as u64 } else { 0 };
-        let io = |what, source| StateError::Io { what, path: self.path.clone(), source };
-        self.file.write_all_at(&bytes, offset).map_err(|source| io("write", source))?;
+        let io = |what, source| StateError::Io {
+            what,
+            path: self.path.clone(),
+            source,
+        };
+        self.file
+            .write_all_at(&bytes, offset)
+            .map_err(|source| io("write", source))?;
         self.file.sync_data().map_err(|source| io("sync", source))?;
         self.generation = generation;
         self.state = state;
@@ -277,10 +322,18 @@ impl StateFile {
 /// Makes the file with all its blocks, so that a write needs no space later; whole or not at all.
 fn create(path: &Path) -> io::Result<()> {
     let temporary = path.with_extension("new");
-    let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
+    let file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&temporary)?;
     file.write_all_at(&vec![0; 2 * SLOT], 0)?;
     // A slot that says "nothing yet", so that a file without a whole slot can only be a damaged one.
-    file.write_all_at(&write_slot(0, &State::default()).map_err(io::Error::other)?, SLOT as u64)?;
+    file.write_all_at(
+        &write_slot(0, &State::default()).map_err(io::Error::other)?,
+        SLOT as u64,
+    )?;
     file.sync_all()?;
     std::fs::rename(&temporary, path)?;
     match path.parent() {
@@ -291,8 +344,12 @@ fn create(path: &Path) -> io::Result<()> {
 
 fn write_slot(generation: u64, state: &State) -> Result<Vec<u8>, StateError> {
     let body = serde_json::to_vec(&Body::from(state)).unwrap_or_default();
-    let length = u32::try_from(body.len()).ok().filter(|_| body.len() <= SLOT - HEAD && !body.is_empty());
-    let length = length.ok_or(StateError::TooLong { bytes: HEAD + body.len() })?;
+    let length = u32::try_from(body.len())
+        .ok()
+        .filter(|_| body.len() <= SLOT - HEAD && !body.is_empty());
+    let length = length.ok_or(StateError::TooLong {
+        bytes: HEAD + body.len(),
+    })?;
     let mut slot = Vec::with_capacity(HEAD + body.len());
     slot.extend_from_slice(MAGIC);
     slot.extend_from_slice(&FORMAT.to_le_bytes());
@@ -327,11 +384,17 @@ fn read_whole_slot(slot: &[u8]) -> Option<Slot> {
     let format = u32::from_le_bytes(*format);
     if format > FORMAT {
         let writer = serde_json::from_slice::<Writer>(body);
-        let written_by = writer.map_or_else(|_unknown| "of an unknown version".to_owned(), |writer| writer.written_by);
+        let written_by = writer.map_or_else(
+            |_unknown| "of an unknown version".to_owned(),
+            |writer| writer.written_by,
+        );
         return Some(Slot::Newer { format, written_by });
     }
     let state = Box::new(State::from(serde_json::from_slice::<Body>(body).ok()?));
-    Some(Slot::Valid { generation: u64::from_le_bytes(*generation), state })
+    Some(Slot::Valid {
+        generation: u64::from_le_bytes(*generation),
+        state,
+    })
 }
 
 #[cfg(test)]
@@ -353,7 +416,9 @@ mod tests {
                 seq,
                 told_epoch: epoch,
                 primary: Some(member("shop-1")),
-                baseline: "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-77:mainstay:1-3".parse().unwrap(),
+                baseline: "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-77:mainstay:1-3"
+                    .parse()
+                    .unwrap(),
                 members: vec![member("shop-0"), member("shop-2")],
                 acks_required: 1,
             },
@@ -391,7 +456,14 @@ mod tests {
         let mut state = state(4, 7);
         state.begin_life();
         assert_ne!(state.incarnation, "5c5b");
-        assert_eq!(state.told, Persisted { epoch: 4, seq: 7, ..Persisted::default() });
+        assert_eq!(
+            state.told,
+            Persisted {
+                epoch: 4,
+                seq: 7,
+                ..Persisted::default()
+            }
+        );
     }
 
     #[test]
@@ -425,7 +497,10 @@ mod tests {
         let (_dir, path) = file();
         let (mut file, _) = StateFile::open(&path).unwrap();
         file.write(state(1, 1)).unwrap();
-        let long = State { incarnation: "x".repeat(SLOT), ..state(2, 1) };
+        let long = State {
+            incarnation: "x".repeat(SLOT),
+            ..state(2, 1)
+        };
         assert!(matches!(file.write(long), Err(StateError::TooLong { .. })));
         assert_eq!(file.state(), &state(1, 1));
     }

@@ -16,7 +16,13 @@ pub(crate) fn fill(status: &mut proto::Status, cluster: &str, server: &ServerSta
     status.executed = server.executed.to_string();
     status.received = server.received().to_string();
     status.purged = server.purged.to_string();
-    status.replication = Some(server.channel.as_ref().map(|channel| replication(server, channel)).unwrap_or_default());
+    status.replication = Some(
+        server
+            .channel
+            .as_ref()
+            .map(|channel| replication(server, channel))
+            .unwrap_or_default(),
+    );
     status.semi_sync = Some(semi_sync(cluster, server));
     status.connections = server.counters.threads_connected;
     status.max_connections = server.max_connections;
@@ -44,8 +50,12 @@ fn replication(server: &ServerState, channel: &Channel) -> proto::Replication {
 }
 
 fn semi_sync(cluster: &str, server: &ServerState) -> proto::SemiSync {
-    let mut acknowledgers: Vec<_> =
-        server.dump_threads.iter().filter(|thread| thread.semi_sync).filter_map(|thread| thread.ordinal).collect();
+    let mut acknowledgers: Vec<_> = server
+        .dump_threads
+        .iter()
+        .filter(|thread| thread.semi_sync)
+        .filter_map(|thread| thread.ordinal)
+        .collect();
     acknowledgers.sort_unstable();
     acknowledgers.dedup();
     proto::SemiSync {
@@ -54,12 +64,17 @@ fn semi_sync(cluster: &str, server: &ServerState) -> proto::SemiSync {
         clients: server.semi_sync.clients,
         wait_for: server.semi_sync.wait_for,
         waiters: server.semi_sync.waiters,
-        acknowledgers: acknowledgers.iter().map(|ordinal| format!("{cluster}-{ordinal}")).collect(),
+        acknowledgers: acknowledgers
+            .iter()
+            .map(|ordinal| format!("{cluster}-{ordinal}"))
+            .collect(),
     }
 }
 
 fn message(error: Option<&ServerMessage>) -> String {
-    error.map_or_else(String::new, |error| format!("{} (MySQL error {})", error.text, error.code))
+    error.map_or_else(String::new, |error| {
+        format!("{} (MySQL error {})", error.text, error.code)
+    })
 }
 
 fn millis(duration: Duration) -> u64 {
@@ -108,11 +123,17 @@ mod tests {
         let mut server = testing::replica();
         let channel = server.channel.as_mut().unwrap();
         channel.receiver = Receiver::Off;
-        channel.receiver_error = Some(ServerMessage { code: 13114, text: "purged".to_owned() });
+        channel.receiver_error = Some(ServerMessage {
+            code: 13114,
+            text: "purged".to_owned(),
+        });
         let mut status = proto::Status::default();
         fill(&mut status, "shop", &server);
         let replication = status.replication.unwrap();
-        assert_eq!((replication.source_host.as_str(), replication.receiver_running), ("", false));
+        assert_eq!(
+            (replication.source_host.as_str(), replication.receiver_running),
+            ("", false)
+        );
         assert_eq!(replication.receiver_error, "purged (MySQL error 13114)");
     }
 
@@ -132,8 +153,17 @@ mod tests {
     fn pristine_means_never_told_and_empty() {
         let empty = ServerState::default();
         assert!(is_pristine(&Persisted::default(), &empty));
-        assert!(!is_pristine(&Persisted { epoch: 1, ..Persisted::default() }, &empty));
-        let used = ServerState { executed: testing::set("1-2"), ..ServerState::default() };
+        assert!(!is_pristine(
+            &Persisted {
+                epoch: 1,
+                ..Persisted::default()
+            },
+            &empty
+        ));
+        let used = ServerState {
+            executed: testing::set("1-2"),
+            ..ServerState::default()
+        };
         assert!(!is_pristine(&Persisted::default(), &used));
     }
 }

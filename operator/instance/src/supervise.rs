@@ -83,7 +83,13 @@ pub(crate) struct Supervisor {
 
 impl Supervisor {
     pub(crate) fn new(shared: Arc<Shared>, runner: Runner, requests: mpsc::Receiver<Request>) -> Self {
-        Self { shared, runner, requests, waiting: Vec::new(), failures: 0 }
+        Self {
+            shared,
+            runner,
+            requests,
+            waiting: Vec::new(),
+            failures: 0,
+        }
     }
 
     /// Runs until it is told to shut down.
@@ -119,7 +125,11 @@ impl Supervisor {
     }
 
     fn report_failure(&self, reason: &str) {
-        let phase = if self.failures >= FAILED_AFTER { Mysqld::Failed } else { Mysqld::Down };
+        let phase = if self.failures >= FAILED_AFTER {
+            Mysqld::Failed
+        } else {
+            Mysqld::Down
+        };
         tracing::error!(reason, failures = self.failures, "mysqld is down");
         self.shared.set_process(|process| {
             process.phase = phase;
@@ -129,7 +139,11 @@ impl Supervisor {
 
     /// Waits before the next start, unless an order comes.
     async fn pause(&mut self) -> Next {
-        let seconds = BACKOFF.get(self.failures.saturating_sub(1)).or(BACKOFF.last()).copied().unwrap_or(0);
+        let seconds = BACKOFF
+            .get(self.failures.saturating_sub(1))
+            .or(BACKOFF.last())
+            .copied()
+            .unwrap_or(0);
         let until = Instant::now() + Duration::from_secs(seconds);
         loop {
             let request = tokio::select! {
@@ -144,7 +158,9 @@ impl Supervisor {
 
     /// Carries out an order while no server runs.
     async fn idle_order(&mut self, request: Option<Request>) -> Option<Next> {
-        let Some(Request { order, done }) = request else { return Some(Next::Shutdown) };
+        let Some(Request { order, done }) = request else {
+            return Some(Next::Shutdown);
+        };
         match order {
             Order::Kill | Order::Stop(_) => {
                 drop(done.send(Ok(())));
@@ -167,7 +183,11 @@ impl Supervisor {
     /// Starts a server and stays with it until it has ended.
     async fn serve(&mut self) -> Result<Next, SuperviseError> {
         let stage = self.shared.state().stage;
-        let purpose = if stage == Stage::Cloned { InitFile::AfterClone } else { InitFile::Start };
+        let purpose = if stage == Stage::Cloned {
+            InitFile::AfterClone
+        } else {
+            InitFile::Start
+        };
         let paths = &self.shared.config.paths;
         match disk::release_reserve(&paths.volume, &paths.reserve()) {
             Ok(true) => tracing::warn!("the disk is full: the reserve was given up"),

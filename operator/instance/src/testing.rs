@@ -49,7 +49,12 @@ pub(crate) fn config(root: &Path) -> Config {
             server_tls: root.join("server-tls"),
             client_ca: root.join("client-ca"),
         },
-        ports: Ports { mysql: 3306, admin: 33062, grpc: 8443, http: 8080 },
+        ports: Ports {
+            mysql: 3306,
+            admin: 33062,
+            grpc: 8443,
+            http: 8080,
+        },
         mysql_bind: "*".to_owned(),
         bind: "::".parse().unwrap(),
         programs: Programs {
@@ -85,7 +90,13 @@ pub(crate) fn primary(members: u32) -> ServerState {
     ServerState {
         server_uuid: UUID.to_owned(),
         event_scheduler: true,
-        semi_sync: SemiSyncState { enabled: true, on: true, wait_for: 1, clients: members, waiters: 0 },
+        semi_sync: SemiSyncState {
+            enabled: true,
+            on: true,
+            wait_for: 1,
+            clients: members,
+            waiters: 0,
+        },
         dump_threads: (2..2 + members).map(dump_thread).collect(),
         executed: set("1-9"),
         ..ServerState::default()
@@ -117,7 +128,11 @@ pub(crate) struct FakeMysql {
 impl FakeMysql {
     pub(crate) fn new(state: ServerState) -> Self {
         let locks = (0..7).map(|ordinal| AccountLock { ordinal, locked: false }).collect();
-        Self { state: Mutex::new(state), locks: Mutex::new(locks), ..Self::default() }
+        Self {
+            state: Mutex::new(state),
+            locks: Mutex::new(locks),
+            ..Self::default()
+        }
     }
 
     /// What was asked, but for looks.
@@ -136,7 +151,13 @@ impl FakeMysql {
     }
 
     pub(crate) fn lock_account(&self, ordinal: u32) {
-        for lock in self.locks.lock().unwrap().iter_mut().filter(|lock| lock.ordinal == ordinal) {
+        for lock in self
+            .locks
+            .lock()
+            .unwrap()
+            .iter_mut()
+            .filter(|lock| lock.ordinal == ordinal)
+        {
             lock.locked = true;
         }
     }
@@ -214,8 +235,11 @@ impl Mysql for FakeMysql {
     async fn set_source(&self, source: &ReplicationSource, _limit: Duration) -> Result<(), MysqlError> {
         self.call(format!("set_source {}:{}", source.host, source.port));
         self.change(|state| {
-            state.channel =
-                Some(Channel { host: source.host.clone(), port: source.port, ..Channel::default() });
+            state.channel = Some(Channel {
+                host: source.host.clone(),
+                port: source.port,
+                ..Channel::default()
+            });
         });
         Ok(())
     }
@@ -280,8 +304,18 @@ impl Mysql for FakeMysql {
 
     async fn set_account_locks(&self, locks: &[AccountLock], _limit: Duration) -> Result<(), MysqlError> {
         for lock in locks {
-            self.call(format!("{} {}", if lock.locked { "lock" } else { "unlock" }, lock.ordinal));
-            for own in self.locks.lock().unwrap().iter_mut().filter(|own| own.ordinal == lock.ordinal) {
+            self.call(format!(
+                "{} {}",
+                if lock.locked { "lock" } else { "unlock" },
+                lock.ordinal
+            ));
+            for own in self
+                .locks
+                .lock()
+                .unwrap()
+                .iter_mut()
+                .filter(|own| own.ordinal == lock.ordinal)
+            {
                 own.locked = lock.locked;
             }
         }
@@ -292,7 +326,9 @@ impl Mysql for FakeMysql {
         self.call(format!("end_sessions {connections:?}"));
         self.change(|state| {
             let before = state.dump_threads.len();
-            state.dump_threads.retain(|thread| !connections.contains(&thread.connection));
+            state
+                .dump_threads
+                .retain(|thread| !connections.contains(&thread.connection));
             let ended = u32::try_from(before - state.dump_threads.len()).unwrap();
             state.semi_sync.clients = state.semi_sync.clients.saturating_sub(ended);
         });
@@ -300,7 +336,11 @@ impl Mysql for FakeMysql {
     }
 
     async fn end_client_sessions(&self, replicas: bool, _limit: Duration) -> Result<usize, MysqlError> {
-        self.call(if replicas { "end_all_sessions" } else { "end_client_sessions" });
+        self.call(if replicas {
+            "end_all_sessions"
+        } else {
+            "end_client_sessions"
+        });
         Ok(0)
     }
 
@@ -394,8 +434,17 @@ impl FakeServer {
 #[async_trait]
 impl Server for FakeServer {
     fn process(&self) -> Process {
-        let phase = if self.running.load(Ordering::SeqCst) { Mysqld::Running } else { Mysqld::Down };
-        Process { phase, run: 1, message: String::new(), restarts: 0 }
+        let phase = if self.running.load(Ordering::SeqCst) {
+            Mysqld::Running
+        } else {
+            Mysqld::Down
+        };
+        Process {
+            phase,
+            run: 1,
+            message: String::new(),
+            restarts: 0,
+        }
     }
 
     async fn running(&self, limit: Duration) -> Result<(), String> {

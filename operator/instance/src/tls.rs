@@ -89,11 +89,16 @@ impl TlsFiles {
 
     fn load(&self) -> Result<ServerConfig, TlsError> {
         let chain = certificates(&self.certificate)?;
-        let key = PrivateKeyDer::from_pem_slice(&read(&self.key)?)
-            .map_err(|error| TlsError::Pem { path: self.key.clone(), reason: error.to_string() })?;
+        let key = PrivateKeyDer::from_pem_slice(&read(&self.key)?).map_err(|error| TlsError::Pem {
+            path: self.key.clone(),
+            reason: error.to_string(),
+        })?;
         let mut roots = RootCertStore::empty();
         for ca in certificates(&self.client_ca)? {
-            roots.add(ca).map_err(|error| TlsError::Pem { path: self.client_ca.clone(), reason: error.to_string() })?;
+            roots.add(ca).map_err(|error| TlsError::Pem {
+                path: self.client_ca.clone(),
+                reason: error.to_string(),
+            })?;
         }
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
@@ -111,15 +116,25 @@ impl TlsFiles {
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
-    std::fs::read(path).map_err(|source| TlsError::Read { path: path.to_owned(), source })
+    std::fs::read(path).map_err(|source| TlsError::Read {
+        path: path.to_owned(),
+        source,
+    })
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let pem = |reason: String| TlsError::Pem { path: path.to_owned(), reason };
+    let pem = |reason: String| TlsError::Pem {
+        path: path.to_owned(),
+        reason,
+    };
     let list = CertificateDer::pem_slice_iter(&read(path)?)
         .collect::<Result<Vec<_>, _>>()
         .map_err(|error| pem(error.to_string()))?;
-    if list.is_empty() { Err(pem("there is no certificate in it".to_owned())) } else { Ok(list) }
+    if list.is_empty() {
+        Err(pem("there is no certificate in it".to_owned()))
+    } else {
+        Ok(list)
+    }
 }
 
 /// The TLS configuration for new connections.
@@ -282,7 +297,9 @@ mod tests {
     fn certificate(uris: &[&str]) -> Vec<u8> {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
-        params.subject_alt_names.extend(uris.iter().map(|uri| SanType::URI((*uri).try_into().unwrap())));
+        params
+            .subject_alt_names
+            .extend(uris.iter().map(|uri| SanType::URI((*uri).try_into().unwrap())));
         params.self_signed(&key).unwrap().der().to_vec()
     }
 

@@ -18,11 +18,20 @@ use support::{Cluster, Node, id, open, show_logs, until};
 const LIMIT: Duration = Duration::from_secs(20);
 
 async fn insert(node: &Node, number: u32) -> Result<(), mysql_async::Error> {
-    node.root().await.query_drop(format!("INSERT INTO my_app.t VALUES ({number})")).await
+    node.root()
+        .await
+        .query_drop(format!("INSERT INTO my_app.t VALUES ({number})"))
+        .await
 }
 
 async fn rows(node: &Node) -> BTreeSet<u32> {
-    node.inside().await.query::<u32, _>("SELECT n FROM my_app.t").await.unwrap().into_iter().collect()
+    node.inside()
+        .await
+        .query::<u32, _>("SELECT n FROM my_app.t")
+        .await
+        .unwrap()
+        .into_iter()
+        .collect()
 }
 
 /// A table in the application's database, when that is there.
@@ -30,7 +39,9 @@ async fn make_table(cluster: &mut Cluster, primary: usize) {
     // A login each time: it has the privileges that it began with.
     until("the application's database is there", async || {
         let mut root = cluster.nodes[primary].root().await;
-        root.query_drop("CREATE TABLE IF NOT EXISTS my_app.t (n INT PRIMARY KEY)").await.is_ok()
+        root.query_drop("CREATE TABLE IF NOT EXISTS my_app.t (n INT PRIMARY KEY)")
+            .await
+            .is_ok()
     })
     .await;
     let executed = cluster.mark(primary).await;
@@ -56,23 +67,40 @@ async fn an_instance_initialises_and_is_pristine() {
     assert_eq!(node.http("/ready").await.0, 503);
     let report = node.wait("it answers", |report| report.mysqld == Mysqld::Running).await;
     println!("initialise and start: {:?}", began.elapsed());
-    assert!(report.pristine && !report.writable && report.executed.is_empty(), "{report:#?}");
+    assert!(
+        report.pristine && !report.writable && report.executed.is_empty(),
+        "{report:#?}"
+    );
     assert!(report.replication.source_host.is_none());
     assert!(report.version.starts_with("9."), "{}", report.version);
     assert_eq!(report.server_uuid.len(), 36);
-    let accounts = node.text("SELECT GROUP_CONCAT(User, '@', Host ORDER BY User) FROM mysql.user WHERE User NOT LIKE 'mysql.%'").await;
+    let accounts = node
+        .text("SELECT GROUP_CONCAT(User, '@', Host ORDER BY User) FROM mysql.user WHERE User NOT LIKE 'mysql.%'")
+        .await;
     let wanted = "mainstay@localhost,mainstay_clone@%,mainstay_monitor@localhost,mainstay_repl_0@%,mainstay_repl_1@%,\
                   mainstay_repl_2@%,mainstay_repl_3@%,mainstay_repl_4@%,mainstay_repl_5@%,mainstay_repl_6@%";
     assert_eq!(accounts.as_deref(), Some(wanted));
-    let zone = node.text("SELECT CAST(CONVERT_TZ('2026-07-01 12:00:00','UTC','Europe/Berlin') AS CHAR)").await;
-    assert_eq!(zone.as_deref(), Some("2026-07-01 14:00:00"), "time-zone tables are loaded");
-    assert_eq!(node.text("SELECT CAST(@@GLOBAL.server_id AS CHAR)").await.as_deref(), Some("1200"));
+    let zone = node
+        .text("SELECT CAST(CONVERT_TZ('2026-07-01 12:00:00','UTC','Europe/Berlin') AS CHAR)")
+        .await;
+    assert_eq!(
+        zone.as_deref(),
+        Some("2026-07-01 14:00:00"),
+        "time-zone tables are loaded"
+    );
+    assert_eq!(
+        node.text("SELECT CAST(@@GLOBAL.server_id AS CHAR)").await.as_deref(),
+        Some("1200")
+    );
     let names: BTreeSet<String> = std::fs::read_dir(&node.config.paths.volume)
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
     assert_eq!(names, ["data", "reserve", "state", "tmp"].map(str::to_owned).into());
-    assert!(!node.config.paths.init_file().exists(), "the passwords in the init file are gone");
+    assert!(
+        !node.config.paths.init_file().exists(),
+        "the passwords in the init file are gone"
+    );
     node.cut().await;
 }
 
@@ -99,7 +127,10 @@ async fn an_initialisation_that_is_cut_short_begins_again() {
     // And what was made whole is kept.
     node.start().await;
     let again = node.wait("it answers", |report| report.mysqld == Mysqld::Running).await;
-    assert_eq!((again.incarnation, again.server_uuid), (report.incarnation, report.server_uuid));
+    assert_eq!(
+        (again.incarnation, again.server_uuid),
+        (report.incarnation, report.server_uuid)
+    );
     node.cut().await;
 }
 
@@ -124,13 +155,18 @@ async fn three_instances_attach_open_and_acknowledge() {
     let answer = cluster.give(0, open(members, 1, mainstay_core::GtidSet::new())).await;
     println!("open: {:?}", answer.took);
     let report = answer.must_be_done();
-    assert!(report.writable && report.semi_sync.on && report.semi_sync.wait_for == 1, "{report:#?}");
+    assert!(
+        report.writable && report.semi_sync.on && report.semi_sync.wait_for == 1,
+        "{report:#?}"
+    );
 
     make_table(&mut cluster, 0).await;
     for number in 0..20 {
         insert(&cluster.nodes[0], number).await.unwrap();
     }
-    let report = cluster.nodes[0].wait("both are members", |report| report.semi_sync.acknowledgers.len() == 2).await;
+    let report = cluster.nodes[0]
+        .wait("both are members", |report| report.semi_sync.acknowledgers.len() == 2)
+        .await;
     let written = cluster.mark(0).await;
     for node in [1, 2] {
         cluster.nodes[node].wait_for(&written).await;
@@ -138,13 +174,21 @@ async fn three_instances_attach_open_and_acknowledge() {
         assert_eq!(cluster.nodes[node].http("/ready").await.0, 200);
     }
     let (_, metrics) = cluster.nodes[0].http("/metrics").await;
-    assert!(metrics.lines().any(|line| line.starts_with("mainstay_mysql_semi_sync_clients{") && line.ends_with(" 2")), "{metrics}");
+    assert!(
+        metrics
+            .lines()
+            .any(|line| line.starts_with("mainstay_mysql_semi_sync_clients{") && line.ends_with(" 2")),
+        "{metrics}"
+    );
     // The application's user works, and the accounts came once, through the binlog.
     let mut app = cluster.nodes[0].log_in("app", support::APP).await.unwrap();
     app.query_drop("INSERT INTO my_app.t VALUES (1000)").await.unwrap();
     assert!(cluster.nodes[1].log_in("app", support::APP).await.is_ok());
     let shutdown = cluster.nodes[0].root().await.query_drop("SHUTDOWN").await;
-    assert!(shutdown.is_err(), "a clean stop acknowledges what no replica has: nobody may ask for one");
+    assert!(
+        shutdown.is_err(),
+        "a clean stop acknowledges what no replica has: nobody may ask for one"
+    );
 
     // A marker is acknowledged and says where the binlog ends.
     let answer = cluster.give(0, Verb::Mark).await;
@@ -152,7 +196,11 @@ async fn three_instances_attach_open_and_acknowledge() {
     let marker = answer.must_be_done().marker.clone().unwrap();
     let mark = marker.subtract(&written);
     assert!(mark.to_string().contains(":mainstay:"), "{mark}");
-    assert_eq!(mark.of_source(&report.server_uuid), mark, "a marker is the primary's own");
+    assert_eq!(
+        mark.of_source(&report.server_uuid),
+        mark,
+        "a marker is the primary's own"
+    );
     cluster.nodes[1].wait_for(&marker).await;
     for node in &mut cluster.nodes {
         node.cut().await;
@@ -181,7 +229,9 @@ async fn a_lost_primary_is_replaced_and_returns_as_a_replica() {
     let new = cluster.mark(winner).await;
 
     cluster.nodes[0].start().await;
-    let report = cluster.nodes[0].wait("it answers", |report| report.mysqld == Mysqld::Running).await;
+    let report = cluster.nodes[0]
+        .wait("it answers", |report| report.mysqld == Mysqld::Running)
+        .await;
     assert!(!report.writable && !report.pristine && !report.semi_sync.on);
     assert!(report.replication.source_host.is_none() && !report.replication.receiver_running);
     let source = cluster.nodes[winner].endpoint().await;
@@ -200,7 +250,12 @@ async fn a1_a_fence_under_a_hanging_commit_acknowledges_nothing() {
     let mut cluster = Cluster::bootstrap(3).await;
     make_table(&mut cluster, 0).await;
     for node in [1, 2] {
-        cluster.nodes[node].inside().await.query_drop(stop_receiver()).await.unwrap();
+        cluster.nodes[node]
+            .inside()
+            .await
+            .query_drop(stop_receiver())
+            .await
+            .unwrap();
     }
     let commits: Vec<_> = (0..8)
         .map(|number| {
@@ -215,14 +270,22 @@ async fn a1_a_fence_under_a_hanging_commit_acknowledges_nothing() {
             })
         })
         .collect();
-    cluster.nodes[0].wait("a commit waits", |report| report.semi_sync.waiters > 0).await;
+    cluster.nodes[0]
+        .wait("a commit waits", |report| report.semi_sync.waiters > 0)
+        .await;
     let before = cluster.nodes[0].report().await.restarts;
     let answer = cluster.give(0, Verb::Fence).await;
-    println!("fence under a hanging commit, with the restart of mysqld: {:?}", answer.took);
+    println!(
+        "fence under a hanging commit, with the restart of mysqld: {:?}",
+        answer.took
+    );
     let report = answer.must_be_done();
     assert!(!report.writable && report.restarts == before + 1, "{report:#?}");
     for commit in commits {
-        commit.await.unwrap().expect_err("nobody has it, so nobody may have been told that it is safe");
+        commit
+            .await
+            .unwrap()
+            .expect_err("nobody has it, so nobody may have been told that it is safe");
     }
     for node in &mut cluster.nodes {
         node.cut().await;
@@ -236,15 +299,25 @@ async fn a1_a_stop_under_a_hanging_commit_acknowledges_nothing() {
     let mut cluster = Cluster::bootstrap(3).await;
     make_table(&mut cluster, 0).await;
     for node in [1, 2] {
-        cluster.nodes[node].inside().await.query_drop(stop_receiver()).await.unwrap();
+        cluster.nodes[node]
+            .inside()
+            .await
+            .query_drop(stop_receiver())
+            .await
+            .unwrap();
     }
     let mut root = cluster.nodes[0].root().await;
     let commit = tokio::spawn(async move { root.query_drop("INSERT INTO my_app.t VALUES (1)").await });
-    cluster.nodes[0].wait("a commit waits", |report| report.semi_sync.waiters > 0).await;
+    cluster.nodes[0]
+        .wait("a commit waits", |report| report.semi_sync.waiters > 0)
+        .await;
     let began = Instant::now();
     cluster.nodes[0].manager.take().unwrap().stop().await;
     println!("stop under a hanging commit: {:?}", began.elapsed());
-    commit.await.unwrap().expect_err("nobody has it, so nobody may have been told that it is safe");
+    commit
+        .await
+        .unwrap()
+        .expect_err("nobody has it, so nobody may have been told that it is safe");
     for node in &mut cluster.nodes {
         node.cut().await;
     }
@@ -280,7 +353,11 @@ async fn a1_a_primary_at_work_is_stopped_without_losing_an_acknowledged_write() 
         cluster.nodes[node].wait_for(&set).await;
         kept.extend(rows(&cluster.nodes[node]).await);
     }
-    assert!(acknowledged.is_subset(&kept), "lost: {:?}", acknowledged.difference(&kept));
+    assert!(
+        acknowledged.is_subset(&kept),
+        "lost: {:?}",
+        acknowledged.difference(&kept)
+    );
     for node in &mut cluster.nodes {
         node.cut().await;
     }
@@ -294,14 +371,22 @@ async fn rule_0_old_commands_and_strangers_are_refused() {
     let own = cluster.nodes[0].id().await;
     let node = &mut cluster.nodes[0];
     node.give_as(own.clone(), 5, 2, LIMIT, Verb::Fence).await.must_be_done();
-    node.give_as(own.clone(), 5, 2, LIMIT, Verb::Fence).await.must_be_refused("not newer");
-    node.give_as(own.clone(), 4, 9, LIMIT, Verb::Fence).await.must_be_refused("not newer");
+    node.give_as(own.clone(), 5, 2, LIMIT, Verb::Fence)
+        .await
+        .must_be_refused("not newer");
+    node.give_as(own.clone(), 4, 9, LIMIT, Verb::Fence)
+        .await
+        .must_be_refused("not newer");
     let other = id("shop-0", "another life");
-    node.give_as(other, 6, 1, LIMIT, Verb::Fence).await.must_be_refused("meant for the incarnation");
+    node.give_as(other, 6, 1, LIMIT, Verb::Fence)
+        .await
+        .must_be_refused("meant for the incarnation");
     node.cut().await;
     node.start().await;
     node.wait("it answers", |report| report.mysqld == Mysqld::Running).await;
-    node.give_as(own.clone(), 5, 2, LIMIT, Verb::Fence).await.must_be_refused("not newer");
+    node.give_as(own.clone(), 5, 2, LIMIT, Verb::Fence)
+        .await
+        .must_be_refused("not newer");
 
     let address = std::net::SocketAddr::new(cluster.nodes[0].config.bind, cluster.nodes[0].config.ports.grpc);
     let mut sibling = connect(address, "localhost", &cluster.sibling()).await.unwrap();
@@ -318,7 +403,9 @@ async fn rule_0_old_commands_and_strangers_are_refused() {
     if let Ok(mut stranger) = connect(address, "localhost", &cluster.stranger()).await {
         stranger.ping("nobody").await.unwrap_err();
     }
-    connect(address, "shop-0.shop-instances.prod.svc", &cluster.operator()).await.expect_err("another name is shown");
+    connect(address, "shop-0.shop-instances.prod.svc", &cluster.operator())
+        .await
+        .expect_err("another name is shown");
     cluster.nodes[0].cut().await;
 }
 
@@ -329,20 +416,53 @@ async fn rule_1_who_is_not_listed_cannot_acknowledge() {
     let mut cluster = Cluster::bootstrap(3).await;
     make_table(&mut cluster, 0).await;
     let one = BTreeSet::from([cluster.nodes[1].id().await]);
-    let answer = cluster.give(0, Verb::Allow { members: one.clone(), acks_required: 1 }).await;
+    let answer = cluster
+        .give(
+            0,
+            Verb::Allow {
+                members: one.clone(),
+                acks_required: 1,
+            },
+        )
+        .await;
     println!("allow: {:?}", answer.took);
     let report = answer.must_be_done();
-    assert_eq!(report.semi_sync.acknowledgers, [cluster.nodes[1].config.instance.clone()]);
-    cluster.nodes[2].wait("its receiver is locked out", |report| !report.replication.receiver_running).await;
+    assert_eq!(
+        report.semi_sync.acknowledgers,
+        [cluster.nodes[1].config.instance.clone()]
+    );
+    cluster.nodes[2]
+        .wait("its receiver is locked out", |report| {
+            !report.replication.receiver_running
+        })
+        .await;
     // The one that may is cut off: the commit waits, although the other one would acknowledge.
-    cluster.nodes[1].inside().await.query_drop(stop_receiver()).await.unwrap();
+    cluster.nodes[1]
+        .inside()
+        .await
+        .query_drop(stop_receiver())
+        .await
+        .unwrap();
     let mut root = cluster.nodes[0].root().await;
     let mut commit = tokio::spawn(async move { root.query_drop("INSERT INTO my_app.t VALUES (1)").await });
-    cluster.nodes[0].wait("a commit waits", |report| report.semi_sync.waiters > 0).await;
-    assert!(tokio::time::timeout(Duration::from_secs(3), &mut commit).await.is_err(), "it was acknowledged");
+    cluster.nodes[0]
+        .wait("a commit waits", |report| report.semi_sync.waiters > 0)
+        .await;
+    assert!(
+        tokio::time::timeout(Duration::from_secs(3), &mut commit).await.is_err(),
+        "it was acknowledged"
+    );
     // While it waits the list can be changed, and the other one acknowledges.
     let both = [one, BTreeSet::from([cluster.nodes[2].id().await])].concat_sets();
-    let answer = cluster.give(0, Verb::Allow { members: both, acks_required: 1 }).await;
+    let answer = cluster
+        .give(
+            0,
+            Verb::Allow {
+                members: both,
+                acks_required: 1,
+            },
+        )
+        .await;
     println!("allow while a commit waits: {:?}", answer.took);
     answer.must_be_done();
     commit.await.unwrap().unwrap();
@@ -381,20 +501,37 @@ async fn a_clone_is_a_new_incarnation_with_the_donors_data() {
     let answer = cluster.give(2, Verb::Clone { donor: donor.clone() }).await;
     let report = answer.must_be_done();
     assert_eq!(report.mysqld, Mysqld::Cloning);
-    assert_ne!(report.incarnation, before.incarnation, "from the beginning on it is another one");
+    assert_ne!(
+        report.incarnation, before.incarnation,
+        "from the beginning on it is another one"
+    );
     let new = report.incarnation.clone();
-    let report = cluster.nodes[2].wait("it answers", |report| report.mysqld == Mysqld::Running).await;
+    let report = cluster.nodes[2]
+        .wait("it answers", |report| report.mysqld == Mysqld::Running)
+        .await;
     println!("clone: {:?}", began.elapsed());
     assert_eq!(report.incarnation, new);
     assert_ne!(report.server_uuid, before.server_uuid);
     assert_ne!(report.server_uuid, cluster.nodes[1].report().await.server_uuid);
     assert!(!report.writable && !report.pristine && report.replication.source_host.is_none());
-    assert_eq!(cluster.nodes[2].text("SELECT HOST FROM performance_schema.replication_connection_configuration").await, None);
+    assert_eq!(
+        cluster.nodes[2]
+            .text("SELECT HOST FROM performance_schema.replication_connection_configuration")
+            .await,
+        None
+    );
     assert_eq!(rows(&cluster.nodes[2]).await, BTreeSet::from([7]));
-    assert_eq!(cluster.nodes[2].text("SELECT SCHEMA_NAME FROM information_schema.SCHEMATA WHERE SCHEMA_NAME='errant'").await, None);
+    assert_eq!(
+        cluster.nodes[2]
+            .text("SELECT SCHEMA_NAME FROM information_schema.SCHEMATA WHERE SCHEMA_NAME='errant'")
+            .await,
+        None
+    );
     let source = cluster.nodes[0].endpoint().await;
     cluster.give(2, Verb::Attach { source }).await.must_be_done();
-    cluster.nodes[2].wait("it follows", |report| report.replication.receiver_running).await;
+    cluster.nodes[2]
+        .wait("it follows", |report| report.replication.receiver_running)
+        .await;
     for node in &mut cluster.nodes {
         node.cut().await;
     }
@@ -409,13 +546,21 @@ async fn a_clone_that_is_cut_short_is_never_served() {
     let donor = cluster.nodes[1].endpoint().await;
     for pause in [0, 1500, 3500] {
         cluster.epoch += 1;
-        cluster.give(2, Verb::Clone { donor: donor.clone() }).await.must_be_done();
+        cluster
+            .give(2, Verb::Clone { donor: donor.clone() })
+            .await
+            .must_be_done();
         tokio::time::sleep(Duration::from_millis(pause)).await;
         cluster.nodes[2].cut().await;
         cluster.nodes[2].start().await;
-        let report = cluster.nodes[2].wait("it answers", |report| report.mysqld == Mysqld::Running).await;
+        let report = cluster.nodes[2]
+            .wait("it answers", |report| report.mysqld == Mysqld::Running)
+            .await;
         let whole = report.executed.contains(&cluster.nodes[1].report().await.executed);
-        println!("cut after {pause} ms: {}", if whole { "a whole clone" } else { "an empty instance" });
+        println!(
+            "cut after {pause} ms: {}",
+            if whole { "a whole clone" } else { "an empty instance" }
+        );
         assert!(whole || report.executed.is_empty(), "{report:#?}");
         assert!(!report.pristine, "it was told something");
     }
@@ -424,11 +569,15 @@ async fn a_clone_that_is_cut_short_is_never_served() {
     let mut nowhere = donor.clone();
     nowhere.port = 1;
     cluster.give(2, Verb::Clone { donor: nowhere }).await.must_be_done();
-    let report = cluster.nodes[2].wait("it failed", |report| report.mysqld == Mysqld::Failed).await;
+    let report = cluster.nodes[2]
+        .wait("it failed", |report| report.mysqld == Mysqld::Failed)
+        .await;
     assert!(report.message.contains("clone"), "{}", report.message);
     cluster.epoch += 1;
     cluster.give(2, Verb::Clone { donor }).await.must_be_done();
-    cluster.nodes[2].wait("it answers", |report| report.mysqld == Mysqld::Running).await;
+    cluster.nodes[2]
+        .wait("it answers", |report| report.mysqld == Mysqld::Running)
+        .await;
     assert!(rows(&cluster.nodes[2]).await.is_empty());
     for node in &mut cluster.nodes {
         node.cut().await;
@@ -445,10 +594,14 @@ async fn mysqld_is_started_again_in_place_read_only_and_detached() {
         let before = cluster.nodes[node].report().await;
         let began = Instant::now();
         cluster.nodes[node].signal(Signal::KILL);
-        cluster.nodes[node].wait("it is down", |report| report.mysqld != Mysqld::Running).await;
+        cluster.nodes[node]
+            .wait("it is down", |report| report.mysqld != Mysqld::Running)
+            .await;
         println!("noticed: {:?}", began.elapsed());
         let report = cluster.nodes[node]
-            .wait("it answers", |report| report.mysqld == Mysqld::Running && report.restarts > before.restarts)
+            .wait("it answers", |report| {
+                report.mysqld == Mysqld::Running && report.restarts > before.restarts
+            })
             .await;
         println!("restart in place: {:?}", began.elapsed());
         assert_eq!(report.incarnation, before.incarnation);
@@ -460,14 +613,26 @@ async fn mysqld_is_started_again_in_place_read_only_and_detached() {
     let source = cluster.nodes[0].endpoint().await;
     cluster.epoch += 1;
     for node in [1, 2] {
-        cluster.give(node, Verb::Attach { source: source.clone() }).await.must_be_done();
+        cluster
+            .give(node, Verb::Attach { source: source.clone() })
+            .await
+            .must_be_done();
     }
     let baseline = cluster.nodes[0].report().await.executed;
     cluster.give(0, open(both, 1, baseline)).await.must_be_done();
-    cluster.nodes[1].inside().await.query_drop("STOP REPLICA SQL_THREAD").await.unwrap();
+    cluster.nodes[1]
+        .inside()
+        .await
+        .query_drop("STOP REPLICA SQL_THREAD")
+        .await
+        .unwrap();
     insert(&cluster.nodes[0], 1).await.unwrap();
     let executed = cluster.mark(0).await;
-    cluster.nodes[1].wait("it received", |report| report.received.contains(&executed) || report.set().contains(&executed)).await;
+    cluster.nodes[1]
+        .wait("it received", |report| {
+            report.received.contains(&executed) || report.set().contains(&executed)
+        })
+        .await;
     cluster.nodes[1].signal(Signal::KILL);
     cluster.nodes[1].wait_for(&executed).await;
     for node in &mut cluster.nodes {
@@ -487,7 +652,11 @@ async fn f12_a_server_that_does_not_start_says_why() {
     std::fs::write(&file, format!("{good}query_cache_size=1\n")).unwrap();
     node.start().await;
     let report = node.wait("it failed", |report| report.mysqld == Mysqld::Failed).await;
-    assert!(report.message.contains("exit 1: unknown variable 'query_cache_size=1'"), "{}", report.message);
+    assert!(
+        report.message.contains("exit 1: unknown variable 'query_cache_size=1'"),
+        "{}",
+        report.message
+    );
     let (live, _) = node.http("/live").await;
     assert_eq!(live, 200, "a probe that kills it would not help");
     std::fs::write(&file, good).unwrap();
@@ -521,17 +690,31 @@ async fn f11_no_edit_of_a_secret_locks_anybody_out() {
     change(&cluster, manager, Some("new manager;"));
     for node in [0, 1] {
         let node = &cluster.nodes[node];
-        until("the new root password works", async || node.log_in("root", "new r00t'").await.is_ok()).await;
-        until("the new app password works", async || node.log_in("app", "new \\app").await.is_ok()).await;
-    }
-    until("the new manager password works", async || cluster.nodes[0].log_in("mainstay", "new manager;").await.is_ok())
+        until("the new root password works", async || {
+            node.log_in("root", "new r00t'").await.is_ok()
+        })
         .await;
+        until("the new app password works", async || {
+            node.log_in("app", "new \\app").await.is_ok()
+        })
+        .await;
+    }
+    until("the new manager password works", async || {
+        cluster.nodes[0].log_in("mainstay", "new manager;").await.is_ok()
+    })
+    .await;
     // Emptied and deleted: reported, and what worked goes on working.
     change(&cluster, root, Some(""));
     change(&cluster, manager, None);
     change(&cluster, replication, Some("\n"));
-    let report = cluster.nodes[0].wait("it is reported", |report| report.message.contains("system/replication")).await;
-    assert!(report.message.contains("root/password") && report.message.contains("system/manager"), "{}", report.message);
+    let report = cluster.nodes[0]
+        .wait("it is reported", |report| report.message.contains("system/replication"))
+        .await;
+    assert!(
+        report.message.contains("root/password") && report.message.contains("system/manager"),
+        "{}",
+        report.message
+    );
     assert!(cluster.nodes[0].log_in("root", "new r00t'").await.is_ok());
     // Back, and the receivers reconnect with what is mounted now.
     change(&cluster, root, Some("new r00t'"));
@@ -545,7 +728,11 @@ async fn f11_no_edit_of_a_secret_locks_anybody_out() {
         cluster.nodes[node].signal(Signal::KILL);
     }
     for node in 0..3 {
-        cluster.nodes[node].wait("it answers", |report| report.mysqld == Mysqld::Running && report.restarts > 0).await;
+        cluster.nodes[node]
+            .wait("it answers", |report| {
+                report.mysqld == Mysqld::Running && report.restarts > 0
+            })
+            .await;
         cluster.nodes[node].inside().await.query_drop("SELECT 1").await.unwrap();
     }
     cluster.make_primary(1).await;
@@ -563,11 +750,18 @@ async fn events_survive_a_change_of_primary() {
     let mut cluster = Cluster::bootstrap(3).await;
     make_table(&mut cluster, 0).await;
     let mut root = cluster.nodes[0].root().await;
-    root.query_drop("CREATE EVENT my_app.on_purpose ON SCHEDULE EVERY 1 HOUR DISABLE DO SELECT 1").await.unwrap();
-    root.query_drop("CREATE EVENT my_app.hourly ON SCHEDULE EVERY 1 HOUR DO SELECT 1").await.unwrap();
+    root.query_drop("CREATE EVENT my_app.on_purpose ON SCHEDULE EVERY 1 HOUR DISABLE DO SELECT 1")
+        .await
+        .unwrap();
+    root.query_drop("CREATE EVENT my_app.hourly ON SCHEDULE EVERY 1 HOUR DO SELECT 1")
+        .await
+        .unwrap();
     let noted = "SELECT CAST(ATTRIBUTE AS CHAR) FROM information_schema.USER_ATTRIBUTES WHERE USER='mainstay_monitor'";
     until("what is disabled on purpose is noted on the replica", async || {
-        cluster.nodes[1].text(noted).await.is_some_and(|notes| notes.contains("on_purpose"))
+        cluster.nodes[1]
+            .text(noted)
+            .await
+            .is_some_and(|notes| notes.contains("on_purpose"))
     })
     .await;
     cluster.make_primary(1).await;
@@ -576,9 +770,15 @@ async fn events_survive_a_change_of_primary() {
         cluster.nodes[1].text(&status("hourly")).await.as_deref() == Some("ENABLED")
     })
     .await;
-    assert_ne!(cluster.nodes[1].text(&status("on_purpose")).await.as_deref(), Some("ENABLED"));
+    assert_ne!(
+        cluster.nodes[1].text(&status("on_purpose")).await.as_deref(),
+        Some("ENABLED")
+    );
     let scheduler = "SELECT @@GLOBAL.event_scheduler";
-    until("events run on the new primary", async || cluster.nodes[1].text(scheduler).await.as_deref() == Some("ON")).await;
+    until("events run on the new primary", async || {
+        cluster.nodes[1].text(scheduler).await.as_deref() == Some("ON")
+    })
+    .await;
     assert_eq!(cluster.nodes[0].text(scheduler).await.as_deref(), Some("OFF"));
     for node in &mut cluster.nodes {
         node.cut().await;
@@ -595,7 +795,9 @@ async fn f08_the_manager_works_when_connections_are_used_up() {
     while let Ok(conn) = cluster.nodes[0].log_in("root", support::ROOT).await {
         sleeping.push(conn);
     }
-    let report = cluster.nodes[0].wait("it still reports", |report| report.mysqld == Mysqld::Running).await;
+    let report = cluster.nodes[0]
+        .wait("it still reports", |report| report.mysqld == Mysqld::Running)
+        .await;
     assert!(report.writable);
     cluster.give(0, Verb::Mark).await.must_be_done();
     cluster.make_primary(1).await;
@@ -612,12 +814,16 @@ async fn pre_stop_asks_to_be_relieved_and_returns_when_it_is() {
     let socket = |cluster: &Cluster, node: usize| cluster.nodes[node].config.paths.manager_socket();
     // A replica is not waited for.
     let began = Instant::now();
-    mainstay_instance::local::pre_stop(&socket(&cluster, 2), LIMIT).await.unwrap();
+    mainstay_instance::local::pre_stop(&socket(&cluster, 2), LIMIT)
+        .await
+        .unwrap();
     assert!(began.elapsed() < Duration::from_secs(2));
     // A primary is, and its status says so.
     let path = socket(&cluster, 0);
     let hook = tokio::spawn(async move { mainstay_instance::local::pre_stop(&path, LIMIT).await });
-    cluster.nodes[0].wait("it asks to be relieved", |report| report.leaving).await;
+    cluster.nodes[0]
+        .wait("it asks to be relieved", |report| report.leaving)
+        .await;
     assert!(!hook.is_finished());
     cluster.make_primary(1).await;
     hook.await.unwrap().unwrap();
@@ -636,7 +842,9 @@ async fn a_frozen_mysqld_is_said_to_be_one_and_is_fenced_by_killing_it() {
     let mut cluster = Cluster::bootstrap(3).await;
     cluster.nodes[0].signal(Signal::STOP);
     let began = Instant::now();
-    let report = cluster.nodes[0].wait("it does not answer", |report| report.mysqld == Mysqld::Starting).await;
+    let report = cluster.nodes[0]
+        .wait("it does not answer", |report| report.mysqld == Mysqld::Starting)
+        .await;
     println!("a frozen mysqld is said to be one after {:?}", began.elapsed());
     assert!(report.message.contains("does not answer"), "{}", report.message);
     cluster.epoch += 1;
@@ -653,10 +861,14 @@ async fn a_frozen_mysqld_is_said_to_be_one_and_is_fenced_by_killing_it() {
 async fn certificates_are_read_again_when_they_change() {
     show_logs();
     let mut cluster = Cluster::start(1).await;
-    let expiry = "SELECT VARIABLE_VALUE FROM performance_schema.global_status WHERE VARIABLE_NAME='Ssl_server_not_after'";
+    let expiry =
+        "SELECT VARIABLE_VALUE FROM performance_schema.global_status WHERE VARIABLE_NAME='Ssl_server_not_after'";
     let before = cluster.nodes[0].text(expiry).await;
     cluster.renew_certificate(0);
-    until("mysqld has the new certificate", async || cluster.nodes[0].text(expiry).await != before).await;
+    until("mysqld has the new certificate", async || {
+        cluster.nodes[0].text(expiry).await != before
+    })
+    .await;
     let address = std::net::SocketAddr::new(cluster.nodes[0].config.bind, cluster.nodes[0].config.ports.grpc);
     // A new connection is made with it, and one that is up goes on.
     let mut new = connect(address, "renewed", &cluster.operator()).await.unwrap();

@@ -17,7 +17,11 @@ fn zombies() -> usize {
         let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
         Some(fields.next()? == "Z" && fields.next()? == own)
     };
-    std::fs::read_dir("/proc").unwrap().filter_map(|entry| is_zombie(entry.unwrap())).filter(|zombie| *zombie).count()
+    std::fs::read_dir("/proc")
+        .unwrap()
+        .filter_map(|entry| is_zombie(entry.unwrap()))
+        .filter(|zombie| *zombie)
+        .count()
 }
 
 #[tokio::test]
@@ -38,7 +42,10 @@ async fn orphans_are_buried_and_children_keep_their_status() {
         if alive == 0 && waiting == 0 {
             break;
         }
-        assert!(Instant::now() < deadline, "{alive} orphans, {waiting} of them dead and not buried (seen: {seen})");
+        assert!(
+            Instant::now() < deadline,
+            "{alive} orphans, {waiting} of them dead and not buried (seen: {seen})"
+        );
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }

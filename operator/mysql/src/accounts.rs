@@ -82,7 +82,9 @@ impl Group<'_> {
 
     fn alter(&self) -> Statement {
         let (users, require) = (self.with_password(), self.require);
-        Statement::secret(format!("ALTER USER {users} REQUIRE {require} {NEVER_EXPIRES} ACCOUNT UNLOCK"))
+        Statement::secret(format!(
+            "ALTER USER {users} REQUIRE {require} {NEVER_EXPIRES} ACCOUNT UNLOCK"
+        ))
     }
 
     /// Few statements, each for the whole group: each costs two syncs of the disk at every start.
@@ -90,11 +92,21 @@ impl Group<'_> {
         let (users, accounts) = (self.with_password(), self.accounts.join(", "));
         let (require, option) = (self.require, if self.grant_option { " WITH GRANT OPTION" } else { "" });
         let mut statements = vec![
-            Statement::secret(format!("CREATE USER IF NOT EXISTS {users} REQUIRE {require} {NEVER_EXPIRES}")),
+            Statement::secret(format!(
+                "CREATE USER IF NOT EXISTS {users} REQUIRE {require} {NEVER_EXPIRES}"
+            )),
             self.alter(),
         ];
-        statements.extend(self.grants.iter().map(|what| Statement::plain(format!("GRANT {what} TO {accounts}{option}"))));
-        statements.extend(self.revokes.iter().map(|what| Statement::plain(format!("REVOKE {what} FROM {accounts}"))));
+        statements.extend(
+            self.grants
+                .iter()
+                .map(|what| Statement::plain(format!("GRANT {what} TO {accounts}{option}"))),
+        );
+        statements.extend(
+            self.revokes
+                .iter()
+                .map(|what| Statement::plain(format!("REVOKE {what} FROM {accounts}"))),
+        );
         statements
     }
 }
@@ -123,7 +135,9 @@ fn local_groups(credentials: &Credentials) -> Vec<Group<'_>> {
 
 fn network_groups(credentials: &Credentials) -> Vec<Group<'_>> {
     let replication = credentials.replication.as_ref().map(|password| Group {
-        accounts: (0..REPLICATION_ACCOUNTS).map(|ordinal| quote::account(&replication_user(ordinal), "%")).collect(),
+        accounts: (0..REPLICATION_ACCOUNTS)
+            .map(|ordinal| quote::account(&replication_user(ordinal), "%"))
+            .collect(),
         password,
         require: "SSL",
         grants: &["REPLICATION SLAVE, SERVICE_CONNECTION_ADMIN ON *.*"],
@@ -158,8 +172,10 @@ pub enum InitFile<'a> {
 /// The init file that makes Mainstay's accounts what the credentials say.
 #[must_use]
 pub fn init_file(purpose: InitFile<'_>, credentials: &Credentials) -> SecretString {
-    let mut lines: Vec<Statement> =
-        vec![Statement::plain(quote::SESSION_MODE), Statement::plain("SET SESSION sql_log_bin=0")];
+    let mut lines: Vec<Statement> = vec![
+        Statement::plain(quote::SESSION_MODE),
+        Statement::plain("SET SESSION sql_log_bin=0"),
+    ];
     match purpose {
         // Without it, a login as root over the socket is one as `root@'%'`, when that exists.
         InitFile::Initialise { .. } => lines.push(Statement::plain("DROP USER IF EXISTS 'root'@'localhost'")),
@@ -173,7 +189,10 @@ pub fn init_file(purpose: InitFile<'_>, credentials: &Credentials) -> SecretStri
         text.push_str(line.text());
         text.push_str(";\n");
     }
-    if let InitFile::Initialise { time_zones: Some(time_zones) } = purpose {
+    if let InitFile::Initialise {
+        time_zones: Some(time_zones),
+    } = purpose
+    {
         text.push_str("USE mysql;\n");
         text.push_str(time_zones);
     }
@@ -204,15 +223,26 @@ mod tests {
     }
 
     fn lines(purpose: InitFile<'_>, credentials: &Credentials) -> Vec<String> {
-        init_file(purpose, credentials).expose_secret().lines().map(str::to_owned).collect()
+        init_file(purpose, credentials)
+            .expose_secret()
+            .lines()
+            .map(str::to_owned)
+            .collect()
     }
 
     #[test]
     fn f11_every_statement_of_an_init_file_is_one_line() {
-        for purpose in [InitFile::Initialise { time_zones: None }, InitFile::Start, InitFile::AfterClone] {
+        for purpose in [
+            InitFile::Initialise { time_zones: None },
+            InitFile::Start,
+            InitFile::AfterClone,
+        ] {
             for line in lines(purpose, &all()) {
                 let verb = line.split(' ').next().unwrap();
-                assert!(["SET", "CREATE", "ALTER", "GRANT", "REVOKE", "DROP", "RESET"].contains(&verb), "{line}");
+                assert!(
+                    ["SET", "CREATE", "ALTER", "GRANT", "REVOKE", "DROP", "RESET"].contains(&verb),
+                    "{line}"
+                );
                 assert!(line.ends_with(';'), "{line}");
             }
         }
@@ -230,8 +260,15 @@ mod tests {
 
     #[test]
     fn a_password_that_is_not_known_leaves_its_accounts_alone() {
-        let credentials = Credentials { replication: None, ..all() };
-        assert!(!init_file(InitFile::Start, &credentials).expose_secret().contains("mainstay_repl_"));
+        let credentials = Credentials {
+            replication: None,
+            ..all()
+        };
+        assert!(
+            !init_file(InitFile::Start, &credentials)
+                .expose_secret()
+                .contains("mainstay_repl_")
+        );
     }
 
     #[test]

@@ -14,14 +14,12 @@ use tokio::time::{Instant, timeout};
 use crate::accounts::{self, Credentials};
 use crate::error::{Fault, MysqlError, is_denied};
 use crate::notes::Notes;
-use crate::port::{
-    AccountLock, CloneDonor, CloneProgress, FirstApplication, Mysql, ReplicationSource, SharedPassword,
-};
+use crate::port::{AccountLock, CloneDonor, CloneProgress, FirstApplication, Mysql, ReplicationSource, SharedPassword};
+use crate::read;
 use crate::session::{Dialer, Late, Session, fault, kill_and_wait, left};
 use crate::sql::{self, Statement};
 use crate::state::ServerState;
 use crate::version::Version;
-use crate::read;
 
 /// How long a look at the server may take.
 const READ_LIMIT: Duration = Duration::from_secs(2);
@@ -61,7 +59,11 @@ impl Adapter {
     }
 
     fn has_gtid_tags(&self) -> bool {
-        self.version.read().unwrap_or_else(PoisonError::into_inner).as_ref().is_some_and(Version::has_gtid_tags)
+        self.version
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .as_ref()
+            .is_some_and(Version::has_gtid_tags)
     }
 
     async fn run(
@@ -77,7 +79,9 @@ impl Adapter {
     }
 
     async fn control(&self, what: &'static str, limit: Duration, statements: &[Statement]) -> Result<(), MysqlError> {
-        self.run(&self.control, what, limit, statements).await.map(|_results| ())
+        self.run(&self.control, what, limit, statements)
+            .await
+            .map(|_results| ())
     }
 
     async fn control_plain(&self, what: &'static str, limit: Duration, text: &str) -> Result<(), MysqlError> {
@@ -91,18 +95,36 @@ impl Adapter {
         limit: Duration,
         statement: Statement,
     ) -> Result<Vec<Row>, MysqlError> {
-        Ok(self.run(session, what, limit, &[statement]).await?.into_iter().next().unwrap_or_default())
+        Ok(self
+            .run(session, what, limit, &[statement])
+            .await?
+            .into_iter()
+            .next()
+            .unwrap_or_default())
     }
 
     async fn notes(&self, limit: Duration) -> Result<Notes, MysqlError> {
-        let rows = self.rows(&self.writer, "read Mainstay's notes", limit, Statement::plain(sql::READ_NOTES)).await?;
-        rows.first().map_or_else(|| Ok(Notes::default()), |row| Ok(Notes::read(&read::text(row, 0)?)))
+        let rows = self
+            .rows(
+                &self.writer,
+                "read Mainstay's notes",
+                limit,
+                Statement::plain(sql::READ_NOTES),
+            )
+            .await?;
+        rows.first()
+            .map_or_else(|| Ok(Notes::default()), |row| Ok(Notes::read(&read::text(row, 0)?)))
     }
 
     async fn executed(&self, limit: Duration) -> Result<(GtidSet, String), MysqlError> {
         const WHAT: &str = "read gtid_executed";
-        let rows = self.rows(&self.eye, WHAT, limit, Statement::plain(sql::READ_EXECUTED)).await?;
-        let row = rows.first().ok_or(MysqlError::Unexpected { what: WHAT, reason: "no row".to_owned() })?;
+        let rows = self
+            .rows(&self.eye, WHAT, limit, Statement::plain(sql::READ_EXECUTED))
+            .await?;
+        let row = rows.first().ok_or(MysqlError::Unexpected {
+            what: WHAT,
+            reason: "no row".to_owned(),
+        })?;
         Ok((read::gtid_set(row, 0)?, read::text(row, 1)?))
     }
 
@@ -125,7 +147,9 @@ async fn lock<'a>(
     what: &'static str,
     limit: Duration,
 ) -> Result<MutexGuard<'a, Session>, MysqlError> {
-    timeout(limit, session.lock()).await.map_err(|_elapsed| MysqlError::Timeout { what, limit })
+    timeout(limit, session.lock())
+        .await
+        .map_err(|_elapsed| MysqlError::Timeout { what, limit })
 }
 
 #[async_trait]
@@ -149,7 +173,11 @@ impl Mysql for Adapter {
 
     async fn read_state(&self) -> Result<ServerState, MysqlError> {
         let statement = [Statement::plain(sql::READ_STATE)];
-        read::state(&self.run(&self.eye, "read the state of mysqld", READ_LIMIT, &statement).await?)
+        read::state(
+            &self
+                .run(&self.eye, "read the state of mysqld", READ_LIMIT, &statement)
+                .await?,
+        )
     }
 
     async fn settle(&self, limit: Duration) -> Result<(), MysqlError> {
@@ -162,11 +190,13 @@ impl Mysql for Adapter {
     }
 
     async fn set_super_read_only(&self, limit: Duration) -> Result<(), MysqlError> {
-        self.control_plain("make mysqld read-only", limit, sql::SET_SUPER_READ_ONLY).await
+        self.control_plain("make mysqld read-only", limit, sql::SET_SUPER_READ_ONLY)
+            .await
     }
 
     async fn leave_super_read_only(&self, limit: Duration) -> Result<(), MysqlError> {
-        self.control_plain("leave super_read_only", limit, sql::LEAVE_SUPER_READ_ONLY).await
+        self.control_plain("leave super_read_only", limit, sql::LEAVE_SUPER_READ_ONLY)
+            .await
     }
 
     async fn open_writes(&self, limit: Duration) -> Result<(), MysqlError> {
@@ -179,7 +209,8 @@ impl Mysql for Adapter {
     }
 
     async fn start_receiver(&self, ordinal: u32, password: &SecretString, limit: Duration) -> Result<(), MysqlError> {
-        self.control("start the receiver", limit, &[sql::start_receiver(ordinal, password)]).await
+        self.control("start the receiver", limit, &[sql::start_receiver(ordinal, password)])
+            .await
     }
 
     async fn stop_receiver(&self, limit: Duration) -> Result<(), MysqlError> {
@@ -191,25 +222,37 @@ impl Mysql for Adapter {
     }
 
     async fn forget_source(&self, limit: Duration) -> Result<(), MysqlError> {
-        let statements = [Statement::plain(sql::STOP_REPLICA), Statement::plain(sql::FORGET_SOURCE)];
+        let statements = [
+            Statement::plain(sql::STOP_REPLICA),
+            Statement::plain(sql::FORGET_SOURCE),
+        ];
         self.control("forget the replication source", limit, &statements).await
     }
 
     async fn semi_sync_on(&self, acks: u32, limit: Duration) -> Result<(), MysqlError> {
-        self.control("switch semi-synchronous replication on", limit, &sql::semi_sync_on(acks)).await
+        self.control(
+            "switch semi-synchronous replication on",
+            limit,
+            &sql::semi_sync_on(acks),
+        )
+        .await
     }
 
     async fn semi_sync_off(&self, limit: Duration) -> Result<(), MysqlError> {
-        self.control_plain("switch semi-synchronous replication off", limit, sql::SEMI_SYNC_OFF).await
+        self.control_plain("switch semi-synchronous replication off", limit, sql::SEMI_SYNC_OFF)
+            .await
     }
 
     async fn set_acks(&self, acks: u32, limit: Duration) -> Result<(), MysqlError> {
-        self.control("set the number of acknowledgements", limit, &[sql::set_acks(acks)]).await
+        self.control("set the number of acknowledgements", limit, &[sql::set_acks(acks)])
+            .await
     }
 
     async fn account_locks(&self, limit: Duration) -> Result<Vec<AccountLock>, MysqlError> {
         let statement = Statement::plain(sql::ACCOUNT_LOCKS);
-        let rows = self.rows(&self.control, "read the replication accounts", limit, statement).await?;
+        let rows = self
+            .rows(&self.control, "read the replication accounts", limit, statement)
+            .await?;
         let mut locks = Vec::with_capacity(rows.len());
         for row in &rows {
             let locked = read::text(row, 1)? == "Y";
@@ -222,7 +265,12 @@ impl Mysql for Adapter {
     }
 
     async fn set_account_locks(&self, locks: &[AccountLock], limit: Duration) -> Result<(), MysqlError> {
-        self.control("lock or unlock replication accounts", limit, &sql::set_account_locks(locks)).await
+        self.control(
+            "lock or unlock replication accounts",
+            limit,
+            &sql::set_account_locks(locks),
+        )
+        .await
     }
 
     async fn end_sessions(&self, connections: &[u64], limit: Duration) -> Result<(), MysqlError> {
@@ -233,17 +281,28 @@ impl Mysql for Adapter {
             drop(conn.disconnect().await);
             result
         };
-        timeout(limit, work).await.map_err(|_elapsed| MysqlError::Timeout { what: WHAT, limit })?
+        timeout(limit, work)
+            .await
+            .map_err(|_elapsed| MysqlError::Timeout { what: WHAT, limit })?
     }
 
     async fn end_client_sessions(&self, replicas: bool, limit: Duration) -> Result<usize, MysqlError> {
         const WHAT: &str = "end the clients' sessions";
-        let rows = self.rows(&self.control, WHAT, limit, sql::client_sessions(replicas)).await?;
-        let ids = rows.iter().map(|row| read::column(row, 0)).collect::<Result<Vec<u64>, _>>()?;
+        let rows = self
+            .rows(&self.control, WHAT, limit, sql::client_sessions(replicas))
+            .await?;
+        let ids = rows
+            .iter()
+            .map(|row| read::column(row, 0))
+            .collect::<Result<Vec<u64>, _>>()?;
         // Not waited for: a session may take its time to roll back.
         for id in &ids {
             match self.control(WHAT, limit, &[sql::kill(*id)]).await {
-                Ok(()) | Err(MysqlError::Server { code: sql::ER_NO_SUCH_THREAD, .. }) => {}
+                Ok(())
+                | Err(MysqlError::Server {
+                    code: sql::ER_NO_SUCH_THREAD,
+                    ..
+                }) => {}
                 Err(other) => return Err(other),
             }
         }
@@ -253,7 +312,8 @@ impl Mysql for Adapter {
     async fn mark(&self, limit: Duration) -> Result<GtidSet, MysqlError> {
         let deadline = Instant::now() + limit;
         let statements = self.marker(limit).await?;
-        self.run(&self.writer, "commit a marker transaction", left(deadline), &statements).await?;
+        self.run(&self.writer, "commit a marker transaction", left(deadline), &statements)
+            .await?;
         Ok(self.executed(READ_LIMIT).await?.0)
     }
 
@@ -263,7 +323,10 @@ impl Mysql for Adapter {
             sql::clone_donor_list(&donor.host, donor.port),
             sql::clone_instance(&donor.host, donor.port, &donor.password),
         ];
-        match Session::new(Late::Harmless).run_unlimited(&self.dialer, WHAT, &statements).await {
+        match Session::new(Late::Harmless)
+            .run_unlimited(&self.dialer, WHAT, &statements)
+            .await
+        {
             // mysqld ends when the copy is complete, and with it the connection: the exit code tells what happened.
             Ok(_) | Err(MysqlError::Lost { .. }) => Ok(()),
             Err(other) => Err(other),
@@ -272,14 +335,22 @@ impl Mysql for Adapter {
 
     async fn clone_progress(&self) -> Result<CloneProgress, MysqlError> {
         let statement = Statement::plain(sql::CLONE_PROGRESS);
-        let rows = self.rows(&self.eye, "read the progress of the clone", READ_LIMIT, statement).await?;
-        let Some(row) = rows.first() else { return Ok(CloneProgress::default()) };
+        let rows = self
+            .rows(&self.eye, "read the progress of the clone", READ_LIMIT, statement)
+            .await?;
+        let Some(row) = rows.first() else {
+            return Ok(CloneProgress::default());
+        };
         let bytes = |index| Ok::<u64, MysqlError>(read::column::<Option<u64>>(row, index)?.unwrap_or_default());
-        Ok(CloneProgress { estimate: bytes(0)?, copied: bytes(1)? })
+        Ok(CloneProgress {
+            estimate: bytes(0)?,
+            copied: bytes(1)?,
+        })
     }
 
     async fn set_event_scheduler(&self, on: bool, limit: Duration) -> Result<(), MysqlError> {
-        self.control("switch the event scheduler", limit, &[sql::set_event_scheduler(on)]).await
+        self.control("switch the event scheduler", limit, &[sql::set_event_scheduler(on)])
+            .await
     }
 
     async fn enable_events_of(&self, server_ids: &[u32], limit: Duration) -> Result<usize, MysqlError> {
@@ -295,7 +366,8 @@ impl Mysql for Adapter {
             if notes.is_disabled(&schema, &name) {
                 continue;
             }
-            self.run(&self.writer, WHAT, limit, &[sql::enable_event(&schema, &name)]).await?;
+            self.run(&self.writer, WHAT, limit, &[sql::enable_event(&schema, &name)])
+                .await?;
             enabled += 1;
         }
         Ok(enabled)
@@ -303,11 +375,20 @@ impl Mysql for Adapter {
 
     async fn note_disabled_events(&self, limit: Duration) -> Result<(), MysqlError> {
         const WHAT: &str = "note which events are disabled";
-        let rows = self.rows(&self.eye, WHAT, limit, Statement::plain(sql::DISABLED_EVENTS)).await?;
-        let disabled = rows.first().map(|row| read::text(row, 0)).transpose()?.unwrap_or_default();
+        let rows = self
+            .rows(&self.eye, WHAT, limit, Statement::plain(sql::DISABLED_EVENTS))
+            .await?;
+        let disabled = rows
+            .first()
+            .map(|row| read::text(row, 0))
+            .transpose()?
+            .unwrap_or_default();
         let notes = self.notes(limit).await?;
         match notes.with_disabled_events(&disabled) {
-            Some(changed) => self.run(&self.writer, WHAT, limit, &[sql::note(&changed)]).await.map(|_results| ()),
+            Some(changed) => self
+                .run(&self.writer, WHAT, limit, &[sql::note(&changed)])
+                .await
+                .map(|_results| ()),
             None => Ok(()),
         }
     }
@@ -322,15 +403,30 @@ impl Mysql for Adapter {
         if self.notes(limit).await?.first_accounts {
             return Ok(false);
         }
-        let rows = self.rows(&self.writer, WHAT, limit, Statement::plain(sql::PARTIAL_REVOKES)).await?;
-        let partial_revokes = rows.first().map(|row| read::column::<bool>(row, 0)).transpose()?.unwrap_or(false);
+        let rows = self
+            .rows(&self.writer, WHAT, limit, Statement::plain(sql::PARTIAL_REVOKES))
+            .await?;
+        let partial_revokes = rows
+            .first()
+            .map(|row| read::column::<bool>(row, 0))
+            .transpose()?
+            .unwrap_or(false);
         let mut statements = Vec::new();
         if let Some(password) = root {
-            let rows = self.rows(&self.writer, WHAT, limit, Statement::plain(sql::OWN_GRANTS)).await?;
-            let own = rows.iter().map(|row| read::text(row, 0)).collect::<Result<Vec<_>, _>>()?;
+            let rows = self
+                .rows(&self.writer, WHAT, limit, Statement::plain(sql::OWN_GRANTS))
+                .await?;
+            let own = rows
+                .iter()
+                .map(|row| read::text(row, 0))
+                .collect::<Result<Vec<_>, _>>()?;
             statements.extend(sql::create_root(password, &own));
         }
-        statements.extend(application.into_iter().flat_map(|app| sql::create_application(app, partial_revokes)));
+        statements.extend(
+            application
+                .into_iter()
+                .flat_map(|app| sql::create_application(app, partial_revokes)),
+        );
         statements.push(sql::note(Notes::FIRST_ACCOUNTS_MADE));
         self.run(&self.writer, WHAT, limit, &statements).await?;
         Ok(true)
@@ -351,16 +447,20 @@ impl Mysql for Adapter {
 
     async fn set_shared_passwords(&self, accounts: &[SharedPassword], limit: Duration) -> Result<(), MysqlError> {
         let statements: Vec<Statement> = accounts.iter().map(sql::set_password).collect();
-        self.run(&self.writer, "set passwords", limit, &statements).await.map(|_results| ())
+        self.run(&self.writer, "set passwords", limit, &statements)
+            .await
+            .map(|_results| ())
     }
 
     async fn set_local_passwords(&self, credentials: &Credentials, limit: Duration) -> Result<(), MysqlError> {
         let statements = accounts::local_passwords(credentials);
-        self.run(&self.writer, "set the passwords of local accounts", limit, &statements).await.map(|_results| ())
+        self.run(&self.writer, "set the passwords of local accounts", limit, &statements)
+            .await
+            .map(|_results| ())
     }
 
     async fn reload_tls(&self, limit: Duration) -> Result<(), MysqlError> {
-        self.control_plain("reload TLS certificates", limit, sql::RELOAD_TLS).await
+        self.control_plain("reload TLS certificates", limit, sql::RELOAD_TLS)
+            .await
     }
 }
-

@@ -81,7 +81,10 @@ pub(crate) enum Fault {
 impl From<mysql_async::Error> for Fault {
     fn from(error: mysql_async::Error) -> Self {
         match error {
-            mysql_async::Error::Server(server) => Self::Refused { code: server.code, message: server.message },
+            mysql_async::Error::Server(server) => Self::Refused {
+                code: server.code,
+                message: server.message,
+            },
             other => Self::Broken(chain(&other)),
         }
     }

@@ -56,7 +56,9 @@ mod tests {
         assert_eq!(Notes::read(""), Notes::default());
         assert_eq!(Notes::read("{\"other\": 1}"), Notes::default());
         assert!(Notes::read(Notes::FIRST_ACCOUNTS_MADE).first_accounts);
-        let text = Notes::default().with_disabled_events(r#"[["app","nightly"],["app","x.y"]]"#).unwrap();
+        let text = Notes::default()
+            .with_disabled_events(r#"[["app","nightly"],["app","x.y"]]"#)
+            .unwrap();
         let notes = Notes::read(&text);
         assert!(notes.is_disabled("app", "nightly") && notes.is_disabled("app", "x.y"));
         assert!(!notes.is_disabled("app", "other"));
@@ -65,8 +67,15 @@ mod tests {
     #[test]
     fn nothing_is_written_when_nothing_changed() {
         assert_eq!(Notes::default().with_disabled_events(""), None);
-        let notes = Notes::read(&Notes::default().with_disabled_events(r#"[["b","e"],["a","e"]]"#).unwrap());
+        let notes = Notes::read(
+            &Notes::default()
+                .with_disabled_events(r#"[["b","e"],["a","e"]]"#)
+                .unwrap(),
+        );
         assert_eq!(notes.with_disabled_events(r#"[["a","e"],["b","e"]]"#), None);
-        assert_eq!(notes.with_disabled_events("").as_deref(), Some(r#"{"mainstay":{"disabledEvents":[]}}"#));
+        assert_eq!(
+            notes.with_disabled_events("").as_deref(),
+            Some(r#"{"mainstay":{"disabledEvents":[]}}"#)
+        );
     }
 }

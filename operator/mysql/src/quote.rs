@@ -79,8 +79,24 @@ mod tests {
 
     #[test]
     fn f11_awkward_passwords() {
-        for text in ["", "'", "\"", "\\", "\\'", "'; DROP USER root; --", "a\nb", "$#<>%@:/?& ;*", "ä\u{1F600}", "\0"] {
-            for text in [text.to_owned(), format!("{text}x"), format!("x{text}"), format!("{text}{text}")] {
+        for text in [
+            "",
+            "'",
+            "\"",
+            "\\",
+            "\\'",
+            "'; DROP USER root; --",
+            "a\nb",
+            "$#<>%@:/?& ;*",
+            "ä\u{1F600}",
+            "\0",
+        ] {
+            for text in [
+                text.to_owned(),
+                format!("{text}x"),
+                format!("x{text}"),
+                format!("{text}{text}"),
+            ] {
                 assert_eq!(read(&string(&text)).as_deref(), Some(text.as_str()), "{text:?}");
             }
         }

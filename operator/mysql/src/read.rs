@@ -14,7 +14,10 @@ use crate::state::{Channel, DumpThread, Receiver, ServerState};
 const WHAT: &str = "read the state of mysqld";
 
 fn unexpected(reason: impl Into<String>) -> MysqlError {
-    MysqlError::Unexpected { what: WHAT, reason: reason.into() }
+    MysqlError::Unexpected {
+        what: WHAT,
+        reason: reason.into(),
+    }
 }
 
 /// A column that must be there.
@@ -28,28 +31,40 @@ pub(crate) fn column<T: FromValue>(row: &Row, index: usize) -> Result<T, MysqlEr
 
 /// Text that may be in any encoding or NULL.
 pub(crate) fn text(row: &Row, index: usize) -> Result<String, MysqlError> {
-    Ok(column::<Option<Vec<u8>>>(row, index)?.map_or_else(String::new, |bytes| String::from_utf8_lossy(&bytes).into_owned()))
+    Ok(column::<Option<Vec<u8>>>(row, index)?
+        .map_or_else(String::new, |bytes| String::from_utf8_lossy(&bytes).into_owned()))
 }
 
 /// A GTID set.
 pub(crate) fn gtid_set(row: &Row, index: usize) -> Result<GtidSet, MysqlError> {
-    text(row, index)?.parse().map_err(|error| unexpected(format!("{error}")))
+    text(row, index)?
+        .parse()
+        .map_err(|error| unexpected(format!("{error}")))
 }
 
 /// Microseconds; negative or absent is unknown.
 fn age(row: &Row, index: usize) -> Result<Option<Duration>, MysqlError> {
     let micros: Option<i64> = column(row, index)?;
-    Ok(micros.and_then(|micros| u64::try_from(micros).ok()).map(Duration::from_micros))
+    Ok(micros
+        .and_then(|micros| u64::try_from(micros).ok())
+        .map(Duration::from_micros))
 }
 
 /// The answer to [`sql::READ_STATE`].
 pub(crate) fn state(results: &[Vec<Row>]) -> Result<ServerState, MysqlError> {
     let [flags, channel, applier_errors, status, dumps, received, sets] = results else {
-        return Err(unexpected(format!("{} result sets instead of {}", results.len(), sql::READ_STATE_RESULTS)));
+        return Err(unexpected(format!(
+            "{} result sets instead of {}",
+            results.len(),
+            sql::READ_STATE_RESULTS
+        )));
     };
     let mut state = ServerState::default();
     read_flags(flags.first().ok_or_else(|| unexpected("no variables"))?, &mut state)?;
-    state.channel = channel.first().map(|row| read_channel(row, applier_errors, received)).transpose()?;
+    state.channel = channel
+        .first()
+        .map(|row| read_channel(row, applier_errors, received))
+        .transpose()?;
     for row in status {
         read_status(&text(row, 0)?, &text(row, 1)?, &mut state);
     }
@@ -95,7 +110,11 @@ fn read_channel(row: &Row, applier_errors: &[Row], received: &[Row]) -> Result<C
         port: column(row, 1)?,
         receiver: receiver_state,
         applier_running: text(row, 3)? == "ON",
-        received: received.first().map(|row| gtid_set(row, 0)).transpose()?.unwrap_or_default(),
+        received: received
+            .first()
+            .map(|row| gtid_set(row, 0))
+            .transpose()?
+            .unwrap_or_default(),
         last_heard: age(row, 6)?,
         applying_for: age(row, 7)?,
         receiver_error: sql::server_message(column(row, 4)?, text(row, 5)?),

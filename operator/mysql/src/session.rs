@@ -40,7 +40,11 @@ struct Passwords {
 
 impl Dialer {
     pub(crate) fn new(socket: PathBuf) -> Self {
-        Self { socket, passwords: Mutex::default(), run: AtomicU64::new(0) }
+        Self {
+            socket,
+            passwords: Mutex::default(),
+            run: AtomicU64::new(0),
+        }
     }
 
     pub(crate) fn next_run(&self) {
@@ -65,7 +69,10 @@ impl Dialer {
         let passwords = self.passwords();
         let mut candidates: Vec<SecretString> = Vec::new();
         for password in [&passwords.offered, &passwords.worked].into_iter().flatten() {
-            if candidates.iter().all(|other| other.expose_secret() != password.expose_secret()) {
+            if candidates
+                .iter()
+                .all(|other| other.expose_secret() != password.expose_secret())
+            {
                 candidates.push(password.clone());
             }
         }
@@ -85,7 +92,9 @@ impl Dialer {
                 }
                 Err(Fault::Refused { code, .. }) if is_denied(code) => {}
                 Err(Fault::Refused { code, message }) => {
-                    return Err(MysqlError::Connect { reason: format!("{message} (MySQL error {code})") });
+                    return Err(MysqlError::Connect {
+                        reason: format!("{message} (MySQL error {code})"),
+                    });
                 }
                 Err(Fault::Broken(reason)) => return Err(MysqlError::Connect { reason }),
             }
@@ -131,7 +140,11 @@ pub(crate) enum Late {
 
 impl Session {
     pub(crate) const fn new(late: Late) -> Self {
-        Self { conn: None, abandoned: Vec::new(), late }
+        Self {
+            conn: None,
+            abandoned: Vec::new(),
+            late,
+        }
     }
 
     /// Runs the statements one after the other and gives all their result sets.
@@ -221,7 +234,11 @@ impl Session {
 pub(crate) async fn kill_and_wait(conn: &mut Conn, what: &'static str, ids: &[u64]) -> Result<(), MysqlError> {
     for id in ids {
         match query(conn, sql::kill(*id).text(), &mut Vec::new()).await {
-            Ok(()) | Err(Fault::Refused { code: sql::ER_NO_SUCH_THREAD, .. }) => {}
+            Ok(())
+            | Err(Fault::Refused {
+                code: sql::ER_NO_SUCH_THREAD,
+                ..
+            }) => {}
             Err(other) => return Err(fault(what, false, other)),
         }
     }
@@ -230,7 +247,9 @@ pub(crate) async fn kill_and_wait(conn: &mut Conn, what: &'static str, ids: &[u6
     }
     loop {
         let mut results = Vec::new();
-        query(conn, sql::sessions_among(ids).text(), &mut results).await.map_err(|error| fault(what, false, error))?;
+        query(conn, sql::sessions_among(ids).text(), &mut results)
+            .await
+            .map_err(|error| fault(what, false, error))?;
         if results.iter().all(Vec::is_empty) {
             return Ok(());
         }
@@ -255,9 +274,11 @@ async fn query(conn: &mut Conn, text: &str, results: &mut Vec<Vec<Row>>) -> Resu
 
 pub(crate) fn fault(what: &'static str, secret: bool, fault: Fault) -> MysqlError {
     match fault {
-        Fault::Refused { code, .. } if secret => {
-            MysqlError::Server { what, code, message: "message withheld, it may quote a password".to_owned() }
-        }
+        Fault::Refused { code, .. } if secret => MysqlError::Server {
+            what,
+            code,
+            message: "message withheld, it may quote a password".to_owned(),
+        },
         Fault::Refused { code, message } => MysqlError::Server { what, code, message },
         Fault::Broken(reason) => MysqlError::Lost { what, reason },
     }

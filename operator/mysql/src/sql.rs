@@ -19,12 +19,18 @@ pub(crate) struct Statement {
 impl Statement {
     /// One that may be seen.
     pub(crate) fn plain(text: impl Into<String>) -> Self {
-        Self { text: Zeroizing::new(text.into()), secret: false }
+        Self {
+            text: Zeroizing::new(text.into()),
+            secret: false,
+        }
     }
 
     /// One that holds a password: MySQL's messages about it may quote it, so they are withheld.
     pub(crate) fn secret(text: impl Into<String>) -> Self {
-        Self { text: Zeroizing::new(text.into()), secret: true }
+        Self {
+            text: Zeroizing::new(text.into()),
+            secret: true,
+        }
     }
 
     pub(crate) fn text(&self) -> &str {
@@ -129,12 +135,16 @@ pub(crate) const ACCOUNT_LOCKS: &str =
 /// Outside of the binlog, so it waits for no acknowledgement (measured: 21 ms for two, while commits wait).
 pub(crate) fn set_account_locks(locks: &[AccountLock]) -> Vec<Statement> {
     let mut statements = vec![Statement::plain("SET SESSION sql_log_bin=0")];
-    statements.extend([(true, "LOCK"), (false, "UNLOCK")].into_iter().filter_map(|(locked, word)| {
-        let names = |lock: &&AccountLock| lock.locked == locked;
-        let account = |lock: &AccountLock| quote::account(&accounts::replication_user(lock.ordinal), "%");
-        let list = locks.iter().filter(names).map(account).collect::<Vec<_>>().join(", ");
-        (!list.is_empty()).then(|| Statement::plain(format!("ALTER USER IF EXISTS {list} ACCOUNT {word}")))
-    }));
+    statements.extend(
+        [(true, "LOCK"), (false, "UNLOCK")]
+            .into_iter()
+            .filter_map(|(locked, word)| {
+                let names = |lock: &&AccountLock| lock.locked == locked;
+                let account = |lock: &AccountLock| quote::account(&accounts::replication_user(lock.ordinal), "%");
+                let list = locks.iter().filter(names).map(account).collect::<Vec<_>>().join(", ");
+                (!list.is_empty()).then(|| Statement::plain(format!("ALTER USER IF EXISTS {list} ACCOUNT {word}")))
+            }),
+    );
     statements.push(Statement::plain("SET SESSION sql_log_bin=1"));
     statements
 }
@@ -148,7 +158,9 @@ pub(crate) const ER_NO_SUCH_THREAD: u16 = 1094;
 
 pub(crate) fn sessions_among(connections: &[u64]) -> Statement {
     let list = connections.iter().map(u64::to_string).collect::<Vec<_>>().join(",");
-    Statement::plain(format!("SELECT PROCESSLIST_ID FROM performance_schema.threads WHERE PROCESSLIST_ID IN ({list})"))
+    Statement::plain(format!(
+        "SELECT PROCESSLIST_ID FROM performance_schema.threads WHERE PROCESSLIST_ID IN ({list})"
+    ))
 }
 
 /// Sessions of clients; with `replicas` also those that read the binlog, whoever they are.
@@ -158,7 +170,11 @@ pub(crate) fn client_sessions(replicas: bool) -> Statement {
         "PROCESSLIST_USER<>'mainstay' AND PROCESSLIST_USER NOT LIKE 'mainstay\\_%' \
          AND PROCESSLIST_USER NOT IN ('event_scheduler','system user') AND PROCESSLIST_COMMAND<>'Daemon' AND NOT {DUMPS}"
     );
-    let which = if replicas { format!("(({clients}) OR {DUMPS})") } else { clients };
+    let which = if replicas {
+        format!("(({clients}) OR {DUMPS})")
+    } else {
+        clients
+    };
     Statement::plain(format!(
         "SELECT PROCESSLIST_ID FROM performance_schema.threads WHERE TYPE='FOREGROUND' AND PROCESSLIST_ID IS NOT NULL \
          AND PROCESSLIST_ID<>CONNECTION_ID() AND {which}"
@@ -169,7 +185,10 @@ pub(crate) fn client_sessions(replicas: bool) -> Statement {
 /// through the binlog and the acknowledgement like any other.
 pub(crate) fn mark_tagged(server_uuid: &str, tag: &str, number: u64) -> Vec<Statement> {
     vec![
-        Statement::plain(format!("SET SESSION gtid_next={}", quote::string(&format!("{server_uuid}:{tag}:{number}")))),
+        Statement::plain(format!(
+            "SET SESSION gtid_next={}",
+            quote::string(&format!("{server_uuid}:{tag}:{number}"))
+        )),
         Statement::plain("BEGIN"),
         Statement::plain("COMMIT"),
         Statement::plain("SET SESSION gtid_next='AUTOMATIC'"),
@@ -182,7 +201,10 @@ pub(crate) const MARK_UNTAGGED: &str = "DROP TABLE IF EXISTS mysql.mainstay_mark
 pub(crate) const READ_EXECUTED: &str = "SELECT @@GLOBAL.gtid_executed, @@GLOBAL.server_uuid";
 
 pub(crate) fn clone_donor_list(host: &str, port: u16) -> Statement {
-    Statement::plain(format!("SET GLOBAL clone_valid_donor_list={}", quote::string(&format!("{host}:{port}"))))
+    Statement::plain(format!(
+        "SET GLOBAL clone_valid_donor_list={}",
+        quote::string(&format!("{host}:{port}"))
+    ))
 }
 
 pub(crate) fn clone_instance(host: &str, port: u16, password: &SecretString) -> Statement {
@@ -210,7 +232,11 @@ pub(crate) fn events_of(server_ids: &[u32]) -> Statement {
 }
 
 pub(crate) fn enable_event(schema: &str, name: &str) -> Statement {
-    Statement::plain(format!("ALTER EVENT {}.{} ENABLE", quote::identifier(schema), quote::identifier(name)))
+    Statement::plain(format!(
+        "ALTER EVENT {}.{} ENABLE",
+        quote::identifier(schema),
+        quote::identifier(name)
+    ))
 }
 
 pub(crate) const DISABLED_EVENTS: &str = "SELECT JSON_ARRAYAGG(JSON_ARRAY(EVENT_SCHEMA, EVENT_NAME)) FROM \
@@ -244,15 +270,26 @@ pub(crate) fn create_root(password: &SecretString, own_grants: &[String]) -> Vec
         "CREATE USER IF NOT EXISTS {root} IDENTIFIED BY {}",
         quote::string(password.expose_secret())
     ))];
-    let own = format!("{}@{}", quote::identifier(accounts::MANAGER), quote::identifier("localhost"));
-    statements.extend(own_grants.iter().map(|grant| Statement::plain(grant.replace(&own, &root))));
+    let own = format!(
+        "{}@{}",
+        quote::identifier(accounts::MANAGER),
+        quote::identifier("localhost")
+    );
+    statements.extend(
+        own_grants
+            .iter()
+            .map(|grant| Statement::plain(grant.replace(&own, &root))),
+    );
     statements
 }
 
 pub(crate) fn create_application(application: &FirstApplication, partial_revokes: bool) -> Vec<Statement> {
     let user = quote::account(&application.user, "%");
     vec![
-        Statement::plain(format!("CREATE DATABASE IF NOT EXISTS {}", quote::identifier(&application.database))),
+        Statement::plain(format!(
+            "CREATE DATABASE IF NOT EXISTS {}",
+            quote::identifier(&application.database)
+        )),
         Statement::secret(format!(
             "CREATE USER IF NOT EXISTS {user} IDENTIFIED BY {}",
             quote::string(application.password.expose_secret())
@@ -297,12 +334,24 @@ mod tests {
     fn a1_the_dba_gets_what_the_manager_has() {
         let own = ["GRANT SELECT, RELOAD ON *.* TO `mainstay`@`localhost` WITH GRANT OPTION".to_owned()];
         let statements = create_root(&SecretString::from("x".to_owned()), &own);
-        assert_eq!(statements[1].text(), "GRANT SELECT, RELOAD ON *.* TO 'root'@'%' WITH GRANT OPTION");
+        assert_eq!(
+            statements[1].text(),
+            "GRANT SELECT, RELOAD ON *.* TO 'root'@'%' WITH GRANT OPTION"
+        );
     }
 
     #[test]
     fn locks_are_changed_outside_of_the_binlog() {
-        let locks = [AccountLock { ordinal: 1, locked: true }, AccountLock { ordinal: 2, locked: false }];
+        let locks = [
+            AccountLock {
+                ordinal: 1,
+                locked: true,
+            },
+            AccountLock {
+                ordinal: 2,
+                locked: false,
+            },
+        ];
         let texts: Vec<_> = set_account_locks(&locks).iter().map(|s| s.text().to_owned()).collect();
         assert_eq!(
             texts,
@@ -326,7 +375,11 @@ mod tests {
 
     #[test]
     fn a_source_keeps_no_password() {
-        let source = ReplicationSource { host: "a'b".to_owned(), port: 33062, ca: "/ca".to_owned() };
+        let source = ReplicationSource {
+            host: "a'b".to_owned(),
+            port: 33062,
+            ca: "/ca".to_owned(),
+        };
         let text = set_source(&source).text().to_owned();
         assert!(text.contains("SOURCE_HOST='a''b'") && text.contains("SOURCE_PASSWORD=''"));
         assert!(text.contains("SOURCE_RETRY_COUNT=86400") && text.contains("SOURCE_HEARTBEAT_PERIOD=0.5"));

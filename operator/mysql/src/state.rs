@@ -40,19 +40,26 @@ impl ServerState {
     /// Complete transactions of the relay log; empty without a channel.
     #[must_use]
     pub fn received(&self) -> GtidSet {
-        self.channel.as_ref().map(|channel| channel.received.clone()).unwrap_or_default()
+        self.channel
+            .as_ref()
+            .map(|channel| channel.received.clone())
+            .unwrap_or_default()
     }
 
     /// Every received transaction is applied: the relay log may be dropped (decision A5).
     #[must_use]
     pub fn fully_applied(&self) -> bool {
-        self.channel.as_ref().is_none_or(|channel| self.executed.contains(&channel.received))
+        self.channel
+            .as_ref()
+            .is_none_or(|channel| self.executed.contains(&channel.received))
     }
 
     /// The receiver runs, or tries to.
     #[must_use]
     pub fn receives(&self) -> bool {
-        self.channel.as_ref().is_some_and(|channel| channel.receiver != Receiver::Off)
+        self.channel
+            .as_ref()
+            .is_some_and(|channel| channel.receiver != Receiver::Off)
     }
 
     /// A commit waits for acknowledgements that the connected replicas cannot give: it will not end (rule 6).
@@ -68,7 +75,11 @@ impl ServerState {
         if channel.receiver != Receiver::On || !channel.applier_running {
             return None;
         }
-        if self.executed.contains(&channel.received) { Some(Duration::ZERO) } else { channel.applying_for }
+        if self.executed.contains(&channel.received) {
+            Some(Duration::ZERO)
+        } else {
+            channel.applying_for
+        }
     }
 }
 

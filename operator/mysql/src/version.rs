@@ -64,7 +64,12 @@ impl FromStr for Version {
         let (major, minor, rest) = (next()?, next()?, next()?);
         let patch = rest.split(|c: char| !c.is_ascii_digit()).next().unwrap_or_default();
         let number = |digits: &str| digits.parse().map_err(|_not_a_number| error());
-        Ok(Self { major: number(major)?, minor: number(minor)?, patch: number(patch)?, text: text.to_owned() })
+        Ok(Self {
+            major: number(major)?,
+            minor: number(minor)?,
+            patch: number(patch)?,
+            text: text.to_owned(),
+        })
     }
 }
 
@@ -81,16 +86,34 @@ mod tests {
     #[test]
     fn banners() {
         let cases = [
-            ("/usr/sbin/mysqld  Ver 9.7.4-2 for Linux on x86_64 ((Debian))", "9.7.4-2", (9, 7, 4)),
-            ("/usr/sbin/mysqld  Ver 8.0.40 for Linux on aarch64 (MySQL Community Server - GPL)\n", "8.0.40", (8, 0, 40)),
-            ("mysqld  Ver 8.4.3-upgrade for Linux on x86_64 (x)", "8.4.3-upgrade", (8, 4, 3)),
+            (
+                "/usr/sbin/mysqld  Ver 9.7.4-2 for Linux on x86_64 ((Debian))",
+                "9.7.4-2",
+                (9, 7, 4),
+            ),
+            (
+                "/usr/sbin/mysqld  Ver 8.0.40 for Linux on aarch64 (MySQL Community Server - GPL)\n",
+                "8.0.40",
+                (8, 0, 40),
+            ),
+            (
+                "mysqld  Ver 8.4.3-upgrade for Linux on x86_64 (x)",
+                "8.4.3-upgrade",
+                (8, 4, 3),
+            ),
         ];
         for (banner, text, numbers) in cases {
             let version = Version::from_banner(banner).unwrap();
             assert_eq!(version.to_string(), text);
             assert_eq!((version.major, version.minor, version.patch), numbers);
         }
-        for banner in ["", "mysqld", "mysqld Ver", "mysqld Ver x.y.z for Linux", "mysqld Ver 9.7 for Linux"] {
+        for banner in [
+            "",
+            "mysqld",
+            "mysqld Ver",
+            "mysqld Ver x.y.z for Linux",
+            "mysqld Ver 9.7 for Linux",
+        ] {
             Version::from_banner(banner).unwrap_err();
         }
     }

@@ -34,15 +34,26 @@ impl World {
         let slices = Resource::find("discovery.k8s.io", "endpointslices")?;
         let service = format!("{cluster}-primary");
         let found = self.objects().list(slices, namespace).into_iter().find(|slice| {
-            slice.pointer("/metadata/labels/kubernetes.io~1service-name").and_then(Value::as_str) == Some(&service)
+            slice
+                .pointer("/metadata/labels/kubernetes.io~1service-name")
+                .and_then(Value::as_str)
+                == Some(&service)
         })?;
-        found.pointer("/endpoints/0/addresses/0").and_then(Value::as_str)?.parse().ok()
+        found
+            .pointer("/endpoints/0/addresses/0")
+            .and_then(Value::as_str)?
+            .parse()
+            .ok()
     }
 
     /// Commits one row through the primary Service.
     pub async fn write(&self, namespace: &str, cluster: &str) -> Outcome {
-        let Some(address) = self.primary_address(namespace, cluster) else { return Outcome::Refused };
-        let Some((row, committed)) = self.change(|w| w.begin_write(address)) else { return Outcome::Refused };
+        let Some(address) = self.primary_address(namespace, cluster) else {
+            return Outcome::Refused;
+        };
+        let Some((row, committed)) = self.change(|w| w.begin_write(address)) else {
+            return Outcome::Refused;
+        };
         let outcome = match tokio::time::timeout(PATIENCE, committed).await {
             Ok(Ok(())) => Outcome::Acknowledged,
             Ok(Err(_)) | Err(_) => Outcome::Unknown,
@@ -96,7 +107,12 @@ impl World {
                 wrong.push(format!("open primaries of {namespace}/{cluster}: {open:?}"));
                 return wrong;
             };
-            let rows = w.volumes.get(claim).and_then(|v| v.data.as_ref()).map(|d| d.rows.clone()).unwrap_or_default();
+            let rows = w
+                .volumes
+                .get(claim)
+                .and_then(|v| v.data.as_ref())
+                .map(|d| d.rows.clone())
+                .unwrap_or_default();
             let Writes { acknowledged, .. } = w.history.of(namespace, cluster);
             let lost: Vec<_> = acknowledged.difference(&rows).copied().collect();
             if !lost.is_empty() {
@@ -130,13 +146,27 @@ impl Inner {
     /// Nobody may be opened who lacks an acknowledged row.
     pub(crate) fn check_history_at_opening(&mut self, id: u64) {
         let Some(process) = self.processes.get(&id) else { return };
-        let (namespace, cluster, instance) =
-            (process.namespace.clone(), process.cluster.clone(), process.instance.clone());
-        let rows = self.volumes.get(&process.claim).and_then(|v| v.data.as_ref()).map(|d| d.rows.clone());
+        let (namespace, cluster, instance) = (
+            process.namespace.clone(),
+            process.cluster.clone(),
+            process.instance.clone(),
+        );
+        let rows = self
+            .volumes
+            .get(&process.claim)
+            .and_then(|v| v.data.as_ref())
+            .map(|d| d.rows.clone());
         let rows = rows.unwrap_or_default();
-        let lost = self.history.of(&namespace, &cluster).acknowledged.difference(&rows).count();
+        let lost = self
+            .history
+            .of(&namespace, &cluster)
+            .acknowledged
+            .difference(&rows)
+            .count();
         if lost > 0 {
-            self.history.violations.push(format!("{namespace}/{instance} was opened without {lost} acknowledged rows"));
+            self.history.violations.push(format!(
+                "{namespace}/{instance} was opened without {lost} acknowledged rows"
+            ));
         }
     }
 }

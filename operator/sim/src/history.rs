@@ -25,6 +25,8 @@ pub struct History {
 impl History {
     /// The writes of a cluster.
     pub fn of(&mut self, namespace: &str, cluster: &str) -> &mut Writes {
-        self.clusters.entry((namespace.to_owned(), cluster.to_owned())).or_default()
+        self.clusters
+            .entry((namespace.to_owned(), cluster.to_owned()))
+            .or_default()
     }
 }

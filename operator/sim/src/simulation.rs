@@ -99,7 +99,13 @@ impl Simulation {
         }
         let world = World::new(server.clone(), &["node-1", "node-2", "node-3"], seed);
         let driver = world.start();
-        Self { seed, server, world, driver, starts: Mutex::new(0) }
+        Self {
+            seed,
+            server,
+            world,
+            driver,
+            starts: Mutex::new(0),
+        }
     }
 
     /// Starts an operator process. The name stays over restarts, its identity does not.
@@ -111,8 +117,13 @@ impl Simulation {
             *starts
         };
         let clock = self.server.clock();
-        let entropy = SeededEntropy(Mutex::new(Random::new(self.seed.wrapping_mul(1009).wrapping_add(start))));
-        let clients = Clients { requests: self.server.client(name), watches: self.server.client(name) };
+        let entropy = SeededEntropy(Mutex::new(Random::new(
+            self.seed.wrapping_mul(1009).wrapping_add(start),
+        )));
+        let clients = Clients {
+            requests: self.server.client(name),
+            watches: self.server.client(name),
+        };
         let mut settings = Settings::new("mainstay:test");
         settings.operator_namespace = Some(OPERATOR_NAMESPACE.to_owned());
         settings.health_addr = None;
@@ -129,12 +140,21 @@ impl Simulation {
                 }
             };
             let platform = Platform::new(Arc::new(clock), Arc::new(entropy));
-            let parts = Parts { clients, dialler: Some(Arc::new(dialler)), platform, metrics };
+            let parts = Parts {
+                clients,
+                dialler: Some(Arc::new(dialler)),
+                platform,
+                metrics,
+            };
             if let Err(error) = mainstay_controller::run_with(settings, parts, cancelled).await {
                 tracing::error!(%error, "the operator ended");
             }
         });
-        Operator { name: name.to_owned(), stop, task }
+        Operator {
+            name: name.to_owned(),
+            stop,
+            task,
+        }
     }
 
     /// The clusters of a namespace, as a user's client sees them.
@@ -163,14 +183,19 @@ impl Simulation {
 
     /// Deletes a cluster.
     pub async fn delete(&self, namespace: &str, name: &str) -> Result<(), kube::Error> {
-        self.clusters(namespace).delete(name, &DeleteParams::default()).await.map(|_| ())
+        self.clusters(namespace)
+            .delete(name, &DeleteParams::default())
+            .await
+            .map(|_| ())
     }
 
     /// The cluster as it is stored.
     #[must_use]
     pub fn cluster(&self, namespace: &str, name: &str) -> Option<Value> {
         let resource = Resource::find(mainstay_api::GROUP, "mysqlclusters")?;
-        self.server.get(&Key::new(resource, namespace, name)).map(|o| Value::clone(&o))
+        self.server
+            .get(&Key::new(resource, namespace, name))
+            .map(|o| Value::clone(&o))
     }
 
     /// Waits until something holds, at most `limit` of simulated time; tells whether it did.
@@ -195,15 +220,22 @@ impl Simulation {
     /// Whether the status says so: a condition of that type is True for the present generation.
     #[must_use]
     pub fn condition(&self, namespace: &str, name: &str, kind: &str) -> bool {
-        let Some(cluster) = self.cluster(namespace, name) else { return false };
+        let Some(cluster) = self.cluster(namespace, name) else {
+            return false;
+        };
         let conditions = cluster.pointer("/status/conditions").and_then(Value::as_array);
-        conditions.into_iter().flatten().any(|c| c["type"] == kind && c["status"] == "True")
+        conditions
+            .into_iter()
+            .flatten()
+            .any(|c| c["type"] == kind && c["status"] == "True")
     }
 
     /// Whether every declared instance is in place: the primary is open and all replicas are ready.
     #[must_use]
     pub fn healthy(&self, namespace: &str, name: &str) -> bool {
-        let Some(cluster) = self.cluster(namespace, name) else { return false };
+        let Some(cluster) = self.cluster(namespace, name) else {
+            return false;
+        };
         cluster.pointer("/status/health") == Some(&json!("Healthy"))
             && cluster.pointer("/status/observedGeneration") == cluster.pointer("/metadata/generation")
     }
@@ -213,7 +245,10 @@ impl Simulation {
     pub fn picture(&self, namespace: &str, name: &str) -> String {
         use std::fmt::Write as _;
         let mut text = format!("seed {}\n", self.seed);
-        let status = self.cluster(namespace, name).and_then(|c| c.get("status").cloned()).unwrap_or_default();
+        let status = self
+            .cluster(namespace, name)
+            .and_then(|c| c.get("status").cloned())
+            .unwrap_or_default();
         let _ = writeln!(text, "status {status:#}");
         self.world.with(|w| {
             for p in w.processes.values().filter(|p| p.namespace == namespace) {
@@ -230,7 +265,9 @@ impl Simulation {
             }
         });
         let _ = writeln!(text, "last requests:");
-        let requests = self.server.requests(|r| r.mutates() && r.client != "user" && r.resource != "leases");
+        let requests = self
+            .server
+            .requests(|r| r.mutates() && r.client != "user" && r.resource != "leases");
         for request in requests.iter().rev().take(25).rev() {
             let _ = writeln!(text, "  {request}");
         }

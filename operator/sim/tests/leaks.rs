@@ -18,7 +18,11 @@ async fn a_thousand_disconnects_leak_nothing() {
     let sim = Simulation::new(7);
     let _operator = sim.start_operator("operator-1");
     sim.create("shop", Simulation::manifest("shop", 3)).await.unwrap();
-    assert!(sim.wait(Duration::from_secs(180), |s| s.healthy("shop", "shop")).await, "{}", sim.picture("shop", "shop"));
+    assert!(
+        sim.wait(Duration::from_secs(180), |s| s.healthy("shop", "shop")).await,
+        "{}",
+        sim.picture("shop", "shop")
+    );
     tokio::time::sleep(Duration::from_secs(60)).await;
     let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
     let before = (sim.server.open_watches("operator-1"), tasks(), sim.world.streams());
@@ -37,7 +41,14 @@ async fn a_thousand_disconnects_leak_nothing() {
     }
     tokio::time::sleep(Duration::from_secs(120)).await;
     let after = (sim.server.open_watches("operator-1"), tasks(), sim.world.streams());
-    println!("watches, tasks, streams: {before:?} before, {after:?} after; memory {memory} KiB, then {} KiB", resident());
+    println!(
+        "watches, tasks, streams: {before:?} before, {after:?} after; memory {memory} KiB, then {} KiB",
+        resident()
+    );
     assert_eq!(before, after);
-    assert!(resident() < memory + 4096, "{memory} KiB after 300 disconnects, {} KiB after 1000", resident());
+    assert!(
+        resident() < memory + 4096,
+        "{memory} KiB after 300 disconnects, {} KiB after 1000",
+        resident()
+    );
 }

@@ -27,7 +27,10 @@ impl Executor<'_> {
                 if !why.is_empty() {
                     let done = matches!(result, "applied" | "already");
                     let line = if done { Line::normal } else { Line::warning };
-                    events.publish(&about, line("InstanceCommand", verb, format!("{why}; {verb} {instance}: {text}")));
+                    events.publish(
+                        &about,
+                        line("InstanceCommand", verb, format!("{why}; {verb} {instance}: {text}")),
+                    );
                 }
             });
         }

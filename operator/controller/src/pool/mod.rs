@@ -208,15 +208,24 @@ impl Pool {
         command: InstanceCommand,
     ) -> impl Future<Output = Result<Reply, CommandError>> + Send + use<> {
         let instance = &command.to.instance;
-        let slot = self.lock().get(cluster).and_then(|entry| entry.members.get(instance)).map(|m| Arc::clone(&m.slot));
+        let slot = self
+            .lock()
+            .get(cluster)
+            .and_then(|entry| entry.members.get(instance))
+            .map(|m| Arc::clone(&m.slot));
         let connected = slot.and_then(|slot| slot.link().map(|link| (slot, link)));
-        let busy = Busy { verb: command.verb.kind(), epoch: command.epoch };
+        let busy = Busy {
+            verb: command.verb.kind(),
+            epoch: command.epoch,
+        };
         let way = connected.map(|to| (to, self.inner.ledgers.send(cluster, uid, instance, busy)));
         let (pool, cluster) = (self.clone(), cluster.clone());
         async move {
             match way {
                 Some(((slot, link), sent)) => pool.exchange(&cluster, &slot, &link, sent, command).await,
-                None => Err(CommandError::NotConnected { instance: command.to.instance }),
+                None => Err(CommandError::NotConnected {
+                    instance: command.to.instance,
+                }),
             }
         }
     }

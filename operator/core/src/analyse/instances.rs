@@ -35,12 +35,20 @@ fn not_heard(view: &View<'_>, instance: &InstanceObserved, analysis: &mut Analys
     if !long || pod.ip.is_none() {
         return;
     }
-    let node = pod.node.as_ref().map(|node| format!(" on node {node}")).unwrap_or_default();
+    let node = pod
+        .node
+        .as_ref()
+        .map(|node| format!(" on node {node}"))
+        .unwrap_or_default();
     let why = match &instance.reach {
         Reach::Heard(_) => "",
         Reach::Silent { reason, .. } | Reach::Unknown { reason, .. } => kind_of_silence(reason),
     };
-    analysis.found_on(ProblemCode::InstanceUnreachable, name, format!("{name}{node} cannot be reached ({why})"));
+    analysis.found_on(
+        ProblemCode::InstanceUnreachable,
+        name,
+        format!("{name}{node} cannot be reached ({why})"),
+    );
 }
 
 /// The kind of failure, because the words of single tries differ from each other and status would never rest.
@@ -58,11 +66,23 @@ fn kind_of_silence(reason: &str) -> &'static str {
 fn heard(view: &View<'_>, seen: Seen<'_>, analysis: &mut Analysis) {
     let name = &seen.instance.name;
     let report = seen.report;
-    let said = if report.message.is_empty() { String::new() } else { format!(": {}", report.message) };
+    let said = if report.message.is_empty() {
+        String::new()
+    } else {
+        format!(": {}", report.message)
+    };
     match report.mysqld {
-        Mysqld::Down => analysis.found_on(ProblemCode::MysqldFailing, name, format!("mysqld of {name} is down{said}")),
+        Mysqld::Down => analysis.found_on(
+            ProblemCode::MysqldFailing,
+            name,
+            format!("mysqld of {name} is down{said}"),
+        ),
         Mysqld::Failed => {
-            analysis.found_on(ProblemCode::MysqldFailing, name, format!("mysqld of {name} does not start{said}"));
+            analysis.found_on(
+                ProblemCode::MysqldFailing,
+                name,
+                format!("mysqld of {name} does not start{said}"),
+            );
         }
         Mysqld::Running => running(view, seen, analysis),
         Mysqld::Initialising | Mysqld::Starting | Mysqld::Cloning => {}
@@ -72,9 +92,17 @@ fn heard(view: &View<'_>, seen: Seen<'_>, analysis: &mut Analysis) {
     if let Some(member) = member
         && member.incarnation != report.incarnation
     {
-        analysis.found_on(ProblemCode::VolumeReplaced, name, format!("{name} came back with another data directory"));
+        analysis.found_on(
+            ProblemCode::VolumeReplaced,
+            name,
+            format!("{name} came back with another data directory"),
+        );
     } else if !known && view.rules.primary.is_some() && view.rules.phase == Phase::Open {
-        analysis.found_on(ProblemCode::InstanceJoining, name, format!("{name} may not acknowledge yet"));
+        analysis.found_on(
+            ProblemCode::InstanceJoining,
+            name,
+            format!("{name} may not acknowledge yet"),
+        );
     }
     disk(seen, analysis);
 }
@@ -91,11 +119,18 @@ fn running(view: &View<'_>, seen: Seen<'_>, analysis: &mut Analysis) {
         analysis.found_on(ProblemCode::ErrantTransactions, name, message);
     }
     let replication = &seen.report.replication;
-    let errors = [("receiver", &replication.receiver_error), ("applier", &replication.applier_error)];
+    let errors = [
+        ("receiver", &replication.receiver_error),
+        ("applier", &replication.applier_error),
+    ];
     for (thread, error) in errors.into_iter().filter(|(_, error)| !error.is_empty()) {
         // A receiver that retries is told only while there is somebody to receive from.
         if thread == "applier" || view.open_primary().is_some() {
-            analysis.found_on(ProblemCode::ReplicationBroken, name, format!("the {thread} of {name} says: {error}"));
+            analysis.found_on(
+                ProblemCode::ReplicationBroken,
+                name,
+                format!("the {thread} of {name} says: {error}"),
+            );
         }
     }
 }
@@ -105,6 +140,10 @@ fn disk(seen: Seen<'_>, analysis: &mut Analysis) {
     let percent = disk.used.saturating_mul(100).checked_div(disk.size).unwrap_or_default();
     if percent >= NEARLY_FULL {
         let name = &seen.instance.name;
-        analysis.found_on(ProblemCode::DiskNearlyFull, name, format!("the volume of {name} is nearly full"));
+        analysis.found_on(
+            ProblemCode::DiskNearlyFull,
+            name,
+            format!("the volume of {name} is nearly full"),
+        );
     }
 }

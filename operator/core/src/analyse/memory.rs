@@ -7,12 +7,18 @@ use crate::view::View;
 
 /// No memory: a new cluster, or a lost status.
 pub(super) fn absent(observed: &Observed, analysis: &mut Analysis) {
-    let used = observed.instances.iter().filter(|instance| instance.report().is_some_and(holds_data));
+    let used = observed
+        .instances
+        .iter()
+        .filter(|instance| instance.report().is_some_and(holds_data));
     let names: Vec<_> = used.map(|instance| instance.name.to_string()).collect();
     if names.is_empty() {
         analysis.found(ProblemCode::FirstPrimaryPending, "the first instances are being made");
     } else {
-        let message = format!("{} hold data, but status does not say who the primary was", names.join(", "));
+        let message = format!(
+            "{} hold data, but status does not say who the primary was",
+            names.join(", ")
+        );
         analysis.found(ProblemCode::StatusLost, message);
     }
 }
@@ -44,9 +50,16 @@ pub(super) fn known(view: &View<'_>, analysis: &mut Analysis) {
 }
 
 fn behind(view: &View<'_>, analysis: &mut Analysis) {
-    let told = view.heard().map(|seen| seen.report.persisted.epoch).max().unwrap_or_default();
+    let told = view
+        .heard()
+        .map(|seen| seen.report.persisted.epoch)
+        .max()
+        .unwrap_or_default();
     if told > view.rules.epoch {
-        let message = format!("status is of epoch {}, but an instance was told of epoch {told}", view.rules.epoch);
+        let message = format!(
+            "status is of epoch {}, but an instance was told of epoch {told}",
+            view.rules.epoch
+        );
         analysis.found(ProblemCode::StatusBehind, message);
     }
 }
@@ -66,7 +79,11 @@ fn open(view: &View<'_>, primary: &PrimaryRef, analysis: &mut Analysis) {
         view.receiving(*seen) || open.report.semi_sync.acknowledgers.contains(&seen.instance.name)
     };
     let receiving = view.members().filter(connected).count();
-    let unknown = view.rules.members.iter().filter_map(|id| View::silent_since(view.instance(id)?));
+    let unknown = view
+        .rules
+        .members
+        .iter()
+        .filter_map(|id| View::silent_since(view.instance(id)?));
     let unknown = unknown.filter(|since| view.age(*since) < view.timing.silence).count();
     let receiving = receiving.saturating_add(unknown);
     if u32::try_from(receiving).is_ok_and(|receiving| receiving < view.rules.acks_required) {
@@ -81,7 +98,11 @@ fn open(view: &View<'_>, primary: &PrimaryRef, analysis: &mut Analysis) {
         let message = format!("nobody but {name} has to have a commit before it returns, so nobody can replace it yet");
         analysis.found(ProblemCode::NoFailover, message);
     }
-    let foreign = open.report.executed.subtract(&view.rules.baseline).without_source(&primary.server_uuid);
+    let foreign = open
+        .report
+        .executed
+        .subtract(&view.rules.baseline)
+        .without_source(&primary.server_uuid);
     if !foreign.is_empty() {
         let message = format!("{name} has {foreign}, which it did not write itself");
         analysis.found_on(ProblemCode::ForeignTransactions, name, message);

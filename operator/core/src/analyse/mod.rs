@@ -25,7 +25,9 @@ impl Analysis {
     /// The problem that stands in the way of `what`, if any.
     #[must_use]
     pub fn blocking(&self, what: Blocks) -> Option<&Problem> {
-        self.problems.iter().find(|problem| problem.code.kind().blocks.covers(what))
+        self.problems
+            .iter()
+            .find(|problem| problem.code.kind().blocks.covers(what))
     }
 
     /// The problems of that code.
@@ -35,15 +37,25 @@ impl Analysis {
 
     /// The problems that are told in that condition.
     pub fn told_in(&self, condition: ConditionType) -> impl Iterator<Item = &Problem> {
-        self.problems.iter().filter(move |problem| problem.code.kind().condition == condition)
+        self.problems
+            .iter()
+            .filter(move |problem| problem.code.kind().condition == condition)
     }
 
     fn found(&mut self, code: ProblemCode, message: impl Into<String>) {
-        self.problems.push(Problem { code, instance: None, message: message.into() });
+        self.problems.push(Problem {
+            code,
+            instance: None,
+            message: message.into(),
+        });
     }
 
     fn found_on(&mut self, code: ProblemCode, instance: &InstanceName, message: impl Into<String>) {
-        self.problems.push(Problem { code, instance: Some(instance.clone()), message: message.into() });
+        self.problems.push(Problem {
+            code,
+            instance: Some(instance.clone()),
+            message: message.into(),
+        });
     }
 }
 
@@ -64,7 +76,9 @@ pub fn analyse(subject: &Subject<'_>, observed: &Observed, now: Timestamp) -> An
             instances::all(&view, &mut analysis);
         }
     }
-    analysis.problems.sort_by(|a, b| (a.code, &a.instance).cmp(&(b.code, &b.instance)));
+    analysis
+        .problems
+        .sort_by(|a, b| (a.code, &a.instance).cmp(&(b.code, &b.instance)));
     analysis
 }
 

@@ -18,7 +18,11 @@ impl Problem {
     #[must_use]
     pub fn text(&self) -> String {
         let remedy = self.code.kind().remedy;
-        if remedy.is_empty() { self.message.clone() } else { format!("{}; {remedy}", self.message) }
+        if remedy.is_empty() {
+            self.message.clone()
+        } else {
+            format!("{}; {remedy}", self.message)
+        }
     }
 }
 

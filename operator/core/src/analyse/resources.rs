@@ -9,7 +9,10 @@ use crate::subject::Subject;
 /// Fields that cannot be accepted.
 pub(super) fn spec(subject: &Subject<'_>, analysis: &mut Analysis) {
     for problem in subject.spec.err().unwrap_or_default() {
-        analysis.found(ProblemCode::SpecInvalid, format!("{}: {}", problem.field, problem.message));
+        analysis.found(
+            ProblemCode::SpecInvalid,
+            format!("{}: {}", problem.field, problem.message),
+        );
     }
 }
 
@@ -21,7 +24,10 @@ pub(super) fn objects(subject: &Subject<'_>, observed: &Observed, analysis: &mut
             let message = format!("{object} exists and is not part of {}", subject.name);
             analysis.found(ProblemCode::NameConflict, message);
         } else if view.contested {
-            analysis.found(ProblemCode::ObjectContested, format!("{object} is changed back by another writer"));
+            analysis.found(
+                ProblemCode::ObjectContested,
+                format!("{object} is changed back by another writer"),
+            );
         }
     }
     let complete = observed.instances.iter().all(|instance| instance.pod.is_some());
@@ -73,7 +79,10 @@ pub(super) fn pods(subject: &Subject<'_>, observed: &Observed, analysis: &mut An
 fn trouble_code(pod: &PodView, trouble: &str) -> ProblemCode {
     if pod.node.is_none() {
         ProblemCode::PodUnschedulable
-    } else if ["ErrImage", "ImagePull", "InvalidImageName", "ErrImageNeverPull"].iter().any(|w| trouble.contains(w)) {
+    } else if ["ErrImage", "ImagePull", "InvalidImageName", "ErrImageNeverPull"]
+        .iter()
+        .any(|w| trouble.contains(w))
+    {
         ProblemCode::ImageNotPulled
     } else {
         ProblemCode::PodFailing
@@ -84,7 +93,10 @@ fn trouble_code(pod: &PodView, trouble: &str) -> ProblemCode {
 /// A pull's two states alternate, too.
 fn steady(trouble: &str) -> String {
     let words = trouble.split(' ').filter(|word| !is_duration(word));
-    words.collect::<Vec<_>>().join(" ").replace("ErrImagePull", "ImagePullBackOff")
+    words
+        .collect::<Vec<_>>()
+        .join(" ")
+        .replace("ErrImagePull", "ImagePullBackOff")
 }
 
 fn is_duration(word: &str) -> bool {
@@ -95,11 +107,22 @@ fn is_duration(word: &str) -> bool {
 fn volume(instance: &InstanceObserved, analysis: &mut Analysis) {
     let Some(claim) = &instance.claim else { return };
     let name = &instance.name;
-    let waits = instance.pod.as_ref().is_some_and(|pod| pod.node.is_some() || pod.trouble.is_some());
+    let waits = instance
+        .pod
+        .as_ref()
+        .is_some_and(|pod| pod.node.is_some() || pod.trouble.is_some());
     if claim.phase == "Lost" {
-        analysis.found_on(ProblemCode::VolumeNotBound, name, format!("the volume of {name} is lost"));
+        analysis.found_on(
+            ProblemCode::VolumeNotBound,
+            name,
+            format!("the volume of {name} is lost"),
+        );
     } else if claim.phase == "Pending" && waits {
-        analysis.found_on(ProblemCode::VolumeNotBound, name, format!("the claim of {name} is not bound"));
+        analysis.found_on(
+            ProblemCode::VolumeNotBound,
+            name,
+            format!("the claim of {name} is not bound"),
+        );
     }
 }
 
@@ -109,8 +132,16 @@ pub(super) fn secrets(subject: &Subject<'_>, observed: &Observed, now: Timestamp
         let message = format!("the Secret {secret} lacks {}", missing.join(", "));
         analysis.found(ProblemCode::SecretIncomplete, message);
     }
-    if observed.secrets.server.as_ref().is_some_and(|server| server.not_after <= now) {
-        analysis.found(ProblemCode::CertificateExpired, format!("the server certificate of {} has ended", subject.name));
+    if observed
+        .secrets
+        .server
+        .as_ref()
+        .is_some_and(|server| server.not_after <= now)
+    {
+        analysis.found(
+            ProblemCode::CertificateExpired,
+            format!("the server certificate of {} has ended", subject.name),
+        );
     }
 }
 

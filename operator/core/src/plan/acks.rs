@@ -30,7 +30,10 @@ pub(crate) fn raise_to(view: &View<'_>) -> Option<u32> {
 /// Raises k in status, after a marker was acknowledged under it.
 pub(crate) fn raise(view: &View<'_>, open: Seen<'_>, in_force: bool, to: u32, draft: &mut Draft) {
     if !in_force {
-        draft.wait("durability", format!("{} to wait for {to} acknowledgements", open.instance.name));
+        draft.wait(
+            "durability",
+            format!("{} to wait for {to} acknowledgements", open.instance.name),
+        );
     } else if open.report.marker.is_none() {
         draft.command(view, open, Verb::Mark, "");
         draft.wait("durability", format!("a marker to be acknowledged {to} times"));
@@ -40,7 +43,14 @@ pub(crate) fn raise(view: &View<'_>, open: Seen<'_>, in_force: bool, to: u32, dr
 }
 
 fn record(view: &View<'_>, acks_required: u32, draft: &mut Draft) {
-    let rules = Rules { epoch: view.rules.epoch.saturating_add(1), acks_required, ..view.rules.clone() };
-    let message = format!("a commit waits for {acks_required} acknowledgements instead of {}", view.rules.acks_required);
+    let rules = Rules {
+        epoch: view.rules.epoch.saturating_add(1),
+        acks_required,
+        ..view.rules.clone()
+    };
+    let message = format!(
+        "a commit waits for {acks_required} acknowledgements instead of {}",
+        view.rules.acks_required
+    );
     draft.record(view, rules, "AcksRequiredChanged", message);
 }

@@ -15,7 +15,14 @@ pub(crate) fn members(view: &View<'_>, primary: &PrimaryRef, open: Seen<'_>, dra
         } else if !view.follows(seen, &primary.id) {
             attach(view, seen, open, draft);
         } else if needs_threads(seen) {
-            draft.command(view, seen, Verb::Attach { source: view.endpoint(open) }, "");
+            draft.command(
+                view,
+                seen,
+                Verb::Attach {
+                    source: view.endpoint(open),
+                },
+                "",
+            );
         }
     }
 }
@@ -27,11 +34,17 @@ fn isolate(view: &View<'_>, seen: Seen<'_>, draft: &mut Draft) {
     }
     let acks = usize::try_from(view.rules.acks_required).unwrap_or(usize::MAX);
     let id = seen.id();
-    let others = view.members().filter(|other| other.id() != id && view.receiving(*other)).count();
+    let others = view
+        .members()
+        .filter(|other| other.id() != id && view.receiving(*other))
+        .count();
     if others >= acks || !view.receiving(seen) {
         election::fence(view, seen, draft);
     } else {
-        draft.wait(seen.instance.name.0.clone(), "another member that can acknowledge, before it is isolated");
+        draft.wait(
+            seen.instance.name.0.clone(),
+            "another member that can acknowledge, before it is isolated",
+        );
     }
 }
 
@@ -43,9 +56,20 @@ fn attach(view: &View<'_>, seen: Seen<'_>, open: Seen<'_>, draft: &mut Draft) {
         if !view.fenced(seen) || election::stands_still(seen) {
             election::fence(view, seen, draft);
         }
-        let what = if lost { "to be dropped: the primary purged what it lacks" } else { "its relay log to be applied" };
+        let what = if lost {
+            "to be dropped: the primary purged what it lacks"
+        } else {
+            "its relay log to be applied"
+        };
         draft.wait(seen.instance.name.0.clone(), what);
         return;
     }
-    draft.command(view, seen, Verb::Attach { source: view.endpoint(open) }, "");
+    draft.command(
+        view,
+        seen,
+        Verb::Attach {
+            source: view.endpoint(open),
+        },
+        "",
+    );
 }

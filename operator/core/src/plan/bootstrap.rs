@@ -39,7 +39,11 @@ pub(crate) fn all_instances(subject: &Subject<'_>, observed: &Observed) -> Resul
             further.name
         ));
     }
-    let wanted: Vec<_> = observed.instances.iter().filter(|instance| instance.ordinal < replicas).collect();
+    let wanted: Vec<_> = observed
+        .instances
+        .iter()
+        .filter(|instance| instance.ordinal < replicas)
+        .collect();
     let mut missing = Vec::new();
     let mut found = Vec::new();
     for instance in &wanted {
@@ -51,7 +55,11 @@ pub(crate) fn all_instances(subject: &Subject<'_>, observed: &Observed) -> Resul
     if replicas == 0 || u32::try_from(wanted.len()) != Ok(replicas) {
         return Err(format!("{replicas} instances to be declared"));
     }
-    if missing.is_empty() { Ok(found) } else { Err(missing.join("; ")) }
+    if missing.is_empty() {
+        Ok(found)
+    } else {
+        Err(missing.join("; "))
+    }
 }
 
 fn exists(instance: &InstanceObserved) -> bool {
@@ -60,11 +68,17 @@ fn exists(instance: &InstanceObserved) -> bool {
 
 fn ready(instance: &InstanceObserved) -> Result<(MemberId, bool), String> {
     let name = &instance.name;
-    let Some(report) = instance.report() else { return Err(format!("{name} to answer")) };
+    let Some(report) = instance.report() else {
+        return Err(format!("{name} to answer"));
+    };
     match report.mysqld {
-        Mysqld::Running => {
-            Ok((MemberId { instance: name.clone(), incarnation: report.incarnation.clone() }, report.pristine))
-        }
+        Mysqld::Running => Ok((
+            MemberId {
+                instance: name.clone(),
+                incarnation: report.incarnation.clone(),
+            },
+            report.pristine,
+        )),
         Mysqld::Initialising => Err(format!("{name} to be initialised")),
         Mysqld::Starting => Err(format!("mysqld of {name} to start")),
         Mysqld::Down | Mysqld::Failed => Err(format!("mysqld of {name} to start ({})", report.message)),
@@ -78,7 +92,9 @@ fn first_election(subject: &Subject<'_>, observed: &Observed, ids: &[MemberId], 
     let rules = Rules {
         epoch: 1,
         owner: observed.operator.clone(),
-        phase: Phase::Electing { preferred: ids.first().cloned() },
+        phase: Phase::Electing {
+            preferred: ids.first().cloned(),
+        },
         phase_since: moment(now),
         primary: None,
         baseline: GtidSet::new(),
@@ -99,6 +115,12 @@ pub(crate) fn fence_all(ids: &[MemberId], draft: &mut Draft) {
     for to in ids {
         let (to, verb, why) = (to.clone(), Verb::Fence, String::new());
         // The epoch is that of the record in front of it.
-        draft.first_command(InstanceCommand { to, epoch: 0, deadline, verb, why });
+        draft.first_command(InstanceCommand {
+            to,
+            epoch: 0,
+            deadline,
+            verb,
+            why,
+        });
     }
 }

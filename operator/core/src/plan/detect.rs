@@ -28,7 +28,9 @@ pub(crate) enum State<'a> {
 
 /// The state of the recorded primary.
 pub(crate) fn state<'a>(view: &View<'a>, primary: &'a PrimaryRef) -> State<'a> {
-    let Some(seen) = view.primary() else { return not_heard(view, primary) };
+    let Some(seen) = view.primary() else {
+        return not_heard(view, primary);
+    };
     if view.is_open(seen) {
         return cut_off(view, primary, seen).map_or(State::Open(seen), State::Lost);
     }
@@ -72,7 +74,9 @@ fn opening(view: &View<'_>, primary: &PrimaryRef, seen: Seen<'_>) -> bool {
 fn not_heard<'a>(view: &View<'_>, primary: &PrimaryRef) -> State<'a> {
     let name = &primary.id.instance;
     if !failover_possible(view) {
-        return waiting(format!("{name} cannot be heard in its recorded incarnation, and without it nothing is safe"));
+        return waiting(format!(
+            "{name} cannot be heard in its recorded incarnation, and without it nothing is safe"
+        ));
     }
     if view.heard_as(&primary.id).is_some() {
         return State::Lost(format!("the data directory of {name} was replaced"));
@@ -103,19 +107,27 @@ fn silent<'a>(view: &View<'_>, instance: &InstanceObserved) -> State<'a> {
     let age = View::silent_since(instance).map_or(Duration::ZERO, |since| view.age(since));
     if age < view.timing.silence {
         let look_in = Some(view.timing.silence.saturating_sub(age));
-        return State::Waiting { reason: format!("{name} to be heard again"), look_in };
+        return State::Waiting {
+            reason: format!("{name} to be heard again"),
+            look_in,
+        };
     }
     let witnesses: Vec<_> = view.members().filter(|seen| !fenced_by_us(view, *seen)).collect();
     let agree = witnesses.iter().filter(|seen| !view.receiving(**seen)).count();
     if agree > 0 && agree.saturating_mul(2) > witnesses.len() {
         let (agree, of) = (agree, witnesses.len());
-        return State::Lost(format!("{name} is silent, and {agree} of {of} members that answer do not receive from it"));
+        return State::Lost(format!(
+            "{name} is silent, and {agree} of {of} members that answer do not receive from it"
+        ));
     }
     let reason = match witnesses.len() {
         0 => format!("{name} is silent, and no member answers that could say more"),
         of => format!("{name} is silent, but only {agree} of {of} members that answer do not receive from it"),
     };
-    State::Waiting { reason, look_in: Some(view.timing.silence) }
+    State::Waiting {
+        reason,
+        look_in: Some(view.timing.silence),
+    }
 }
 
 /// It does not receive because this process fenced it, which says nothing of the primary.
@@ -135,8 +147,13 @@ fn cut_off(view: &View<'_>, primary: &PrimaryRef, seen: Seen<'_>) -> Option<Stri
     let missing = view.rules.members.len().saturating_sub(heard.len());
     // Those that are merely detached are attached first; only a connection that brings nothing is a witness.
     let detached = heard.iter().any(|seen| !view.follows(*seen, &primary.id));
-    let deaf = heard.iter().any(|member| view.follows(*member, &primary.id) && !view.receiving(*member));
+    let deaf = heard
+        .iter()
+        .any(|member| view.follows(*member, &primary.id) && !view.receiving(*member));
     (receiving < acks && missing < acks && deaf && !detached).then(|| {
-        format!("{} is open, but only {receiving} members receive from it and {acks} have to", seen.instance.name)
+        format!(
+            "{} is open, but only {receiving} members receive from it and {acks} have to",
+            seen.instance.name
+        )
     })
 }

@@ -22,7 +22,11 @@ pub(crate) struct Draft {
 impl Draft {
     /// Says what is waited for.
     pub(crate) fn wait(&mut self, who: impl Into<String>, for_what: impl Into<String>) {
-        self.waits(Wait { who: who.into(), for_what: for_what.into(), lasting: true });
+        self.waits(Wait {
+            who: who.into(),
+            for_what: for_what.into(),
+            lasting: true,
+        });
     }
 
     fn waits(&mut self, wait: Wait) {
@@ -69,22 +73,39 @@ impl Draft {
 
     /// Plans a command, unless one is on its way to that instance or the same one did not help a moment ago.
     pub(crate) fn command(&mut self, view: &View<'_>, to: Seen<'_>, verb: Verb, why: impl Into<String>) -> bool {
-        if self.commands.iter().any(|command| command.to.instance == to.instance.name) {
+        if self
+            .commands
+            .iter()
+            .any(|command| command.to.instance == to.instance.name)
+        {
             return false;
         }
-        let epoch = self.record.as_ref().map_or(view.rules.epoch, |record| record.rules.epoch);
+        let epoch = self
+            .record
+            .as_ref()
+            .map_or(view.rules.epoch, |record| record.rules.epoch);
         if let Some(heard) = to.instance.heard()
             && let Err(hold) = may_command(view, heard, &verb, epoch)
         {
             let Hold { look_in, reason } = hold;
-            self.waits(Wait { who: to.instance.name.0.clone(), for_what: reason, lasting: false });
+            self.waits(Wait {
+                who: to.instance.name.0.clone(),
+                for_what: reason,
+                lasting: false,
+            });
             if let Some(after) = look_in {
                 self.look_in(after);
             }
             return false;
         }
         let deadline = deadline(view, &verb);
-        self.commands.push(InstanceCommand { to: to.id(), epoch: view.rules.epoch, deadline, verb, why: why.into() });
+        self.commands.push(InstanceCommand {
+            to: to.id(),
+            epoch: view.rules.epoch,
+            deadline,
+            verb,
+            why: why.into(),
+        });
         true
     }
 
@@ -110,20 +131,36 @@ impl Draft {
             && self.record.is_none()
             && !view.mine()
         {
-            let rules = Rules { epoch: view.rules.epoch.saturating_add(1), ..view.rules.clone() };
-            self.record(view, rules, "OperatorChanged", "this operator process takes over the commands".to_owned());
+            let rules = Rules {
+                epoch: view.rules.epoch.saturating_add(1),
+                ..view.rules.clone()
+            };
+            self.record(
+                view,
+                rules,
+                "OperatorChanged",
+                "this operator process takes over the commands".to_owned(),
+            );
         }
         if let Some(record) = &self.record {
             for command in &mut self.commands {
                 command.epoch = record.rules.epoch;
             }
         }
-        let mut actions: Vec<_> = self.record.map(|record| Action::Record(Box::new(record))).into_iter().collect();
+        let mut actions: Vec<_> = self
+            .record
+            .map(|record| Action::Record(Box::new(record)))
+            .into_iter()
+            .collect();
         if !self.commands.is_empty() {
             actions.push(Action::Command(self.commands));
         }
         actions.extend(self.rest);
-        Plan { actions, waiting: self.waiting, look_again: self.look_again }
+        Plan {
+            actions,
+            waiting: self.waiting,
+            look_again: self.look_again,
+        }
     }
 }
 
@@ -142,14 +179,21 @@ fn may_command(view: &View<'_>, heard: &Heard, verb: &Verb, epoch: u64) -> Resul
     if let Some(busy) = heard.busy
         && !(overtakes && busy.epoch < epoch)
     {
-        return Err(Hold { look_in: None, reason: format!("its answer to {}", busy.verb.as_str()) });
+        return Err(Hold {
+            look_in: None,
+            reason: format!("its answer to {}", busy.verb.as_str()),
+        });
     }
     let Some(answer) = &heard.answer else { return Ok(()) };
     if answer.verb != verb.kind() || answer.epoch != view.rules.epoch || !view.mine() {
         return Ok(());
     }
     // After a success the report shows the effect; that it does not means that it went away again: not in a hot loop.
-    let pause = if answer.failure.is_some() { view.timing.retry } else { view.timing.retry / 5 };
+    let pause = if answer.failure.is_some() {
+        view.timing.retry
+    } else {
+        view.timing.retry / 5
+    };
     let since = age(view.now, answer.at);
     if since >= pause {
         return Ok(());
@@ -158,7 +202,10 @@ fn may_command(view: &View<'_>, heard: &Heard, verb: &Verb, epoch: u64) -> Resul
         || format!("the effect of {}", answer.verb.as_str()),
         |failure| format!("{} was refused: {failure}", answer.verb.as_str()),
     );
-    Err(Hold { look_in: Some(pause.saturating_sub(since)), reason })
+    Err(Hold {
+        look_in: Some(pause.saturating_sub(since)),
+        reason,
+    })
 }
 
 fn deadline(view: &View<'_>, verb: &Verb) -> Duration {

@@ -60,7 +60,9 @@ pub(crate) fn plan(view: &View<'_>, preferred: Option<&MemberId>, draft: &mut Dr
 
 /// Rule 8: a switchover that misses its deadline goes back to the old primary, by the same election under a new epoch.
 fn give_way(view: &View<'_>, preferred: Option<&MemberId>, draft: &mut Draft) -> bool {
-    let (Some(preferred), Some(primary)) = (preferred, &view.rules.primary) else { return false };
+    let (Some(preferred), Some(primary)) = (preferred, &view.rules.primary) else {
+        return false;
+    };
     if preferred == &primary.id || view.primary().is_none() {
         return false;
     }
@@ -84,7 +86,9 @@ fn give_way(view: &View<'_>, preferred: Option<&MemberId>, draft: &mut Draft) ->
 /// Ends with the deadline, when the old primary stops answering, and when the candidate has everything or no longer
 /// receives: then it is an ordinary election.
 fn catching_up(view: &View<'_>, preferred: Option<&MemberId>) -> bool {
-    let Some(candidate) = preferred.and_then(|id| view.find(id)) else { return false };
+    let Some(candidate) = preferred.and_then(|id| view.find(id)) else {
+        return false;
+    };
     let Some(primary) = view.primary() else { return false };
     if view.is_primary(candidate) || !primary.running() || view.held(candidate) {
         return false;
@@ -118,7 +122,9 @@ pub(crate) fn fence(view: &View<'_>, seen: Seen<'_>, draft: &mut Draft) {
 
 /// Rule 3, the condition to go on.
 fn enough_fenced(view: &View<'_>, draft: &mut Draft) -> Result<(), String> {
-    let Some(primary) = &view.rules.primary else { return first_election(view, draft) };
+    let Some(primary) = &view.rules.primary else {
+        return first_election(view, draft);
+    };
     let unfenced = view.unfenced();
     let acks = usize::try_from(view.rules.acks_required).unwrap_or(usize::MAX);
     if unfenced.len() < acks || view.primary().is_some_and(|seen| view.held(seen)) {
@@ -135,7 +141,11 @@ fn first_election(view: &View<'_>, draft: &mut Draft) -> Result<(), String> {
         .instances
         .iter()
         .filter(|instance| view.wanted(instance))
-        .filter(|instance| !view.heard().any(|seen| seen.instance.name == instance.name && view.held(seen)))
+        .filter(|instance| {
+            !view
+                .heard()
+                .any(|seen| seen.instance.name == instance.name && view.held(seen))
+        })
         .map(|instance| instance.name.to_string())
         .collect();
     let age = view.age(view.rules.phase_since);

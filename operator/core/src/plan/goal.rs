@@ -40,11 +40,23 @@ impl Goal {
         let (members, acks_required) = (view.rules.members.clone(), view.rules.acks_required);
         if let Some((who, why)) = leave::candidate(view, open) {
             let members = members.into_iter().filter(|member| member != &who).collect();
-            return Self { members, acks_required, change: Change::Leave { who, why } };
+            return Self {
+                members,
+                acks_required,
+                change: Change::Leave { who, why },
+            };
         }
         match acks::raise_to(view) {
-            Some(to) => Self { members, acks_required: to, change: Change::Raise { to } },
-            None => Self { members, acks_required, change: Change::None },
+            Some(to) => Self {
+                members,
+                acks_required: to,
+                change: Change::Raise { to },
+            },
+            None => Self {
+                members,
+                acks_required,
+                change: Change::None,
+            },
         }
     }
 }

@@ -24,7 +24,9 @@ pub(crate) struct Returning<'a> {
 /// Judges each wanted instance that is neither the primary nor a member, once it is fenced under this epoch.
 pub(crate) fn judge<'a>(view: &View<'a>, open: Seen<'a>, draft: &mut Draft) -> Returning<'a> {
     let mut returning = Returning::default();
-    let strangers = view.heard().filter(|seen| !view.is_primary(*seen) && !view.is_member(*seen));
+    let strangers = view
+        .heard()
+        .filter(|seen| !view.is_primary(*seen) && !view.is_member(*seen));
     for seen in strangers.filter(|seen| view.wanted(seen.instance) && !seen.leaving()) {
         match seen.report.mysqld {
             Mysqld::Running => judge_one(view, open, seen, &mut returning, draft),
@@ -36,13 +38,7 @@ pub(crate) fn judge<'a>(view: &View<'a>, open: Seen<'a>, draft: &mut Draft) -> R
     returning
 }
 
-fn judge_one<'a>(
-    view: &View<'a>,
-    open: Seen<'a>,
-    seen: Seen<'a>,
-    returning: &mut Returning<'a>,
-    draft: &mut Draft,
-) {
+fn judge_one<'a>(view: &View<'a>, open: Seen<'a>, seen: Seen<'a>, returning: &mut Returning<'a>, draft: &mut Draft) {
     if !view.fenced(seen) {
         // One whose fence fails holds up nobody else.
         let answer = seen.instance.heard().and_then(|heard| heard.answer.as_ref());
@@ -55,9 +51,14 @@ fn judge_one<'a>(
     if let Some(errant) = view.errant(seen, open) {
         returning.rebuild.push((seen, text::errant(seen, open, &errant)));
     } else if set.is_empty() && !open.report.set().is_empty() {
-        returning.rebuild.push((seen, format!("{} has an empty data directory", seen.instance.name)));
+        returning
+            .rebuild
+            .push((seen, format!("{} has an empty data directory", seen.instance.name)));
     } else if !set.contains(&open.report.purged) {
-        returning.rebuild.push((seen, format!("{} lacks what {} purged", seen.instance.name, open.instance.name)));
+        returning.rebuild.push((
+            seen,
+            format!("{} lacks what {} purged", seen.instance.name, open.instance.name),
+        ));
     } else if !seen.report.fully_applied() {
         if election::stands_still(seen) {
             election::fence(view, seen, draft);
@@ -81,13 +82,30 @@ pub(crate) fn record(
         return false;
     }
     let with_them = |members: &BTreeSet<MemberId>| {
-        members.iter().cloned().chain(returning.ready.iter().map(Seen::id)).collect::<BTreeSet<_>>()
+        members
+            .iter()
+            .cloned()
+            .chain(returning.ready.iter().map(Seen::id))
+            .collect::<BTreeSet<_>>()
     };
     let members = with_them(&view.rules.members);
-    let names: Vec<_> = returning.ready.iter().map(|seen| seen.instance.name.to_string()).collect();
+    let names: Vec<_> = returning
+        .ready
+        .iter()
+        .map(|seen| seen.instance.name.to_string())
+        .collect();
     let allow = list::allow(&with_them(&goal.members), goal.acks_required);
-    let rules = Rules { epoch: view.rules.epoch.saturating_add(1), members, ..view.rules.clone() };
-    draft.record(view, rules, "MemberAdded", format!("{} may acknowledge from now on", names.join(", ")));
+    let rules = Rules {
+        epoch: view.rules.epoch.saturating_add(1),
+        members,
+        ..view.rules.clone()
+    };
+    draft.record(
+        view,
+        rules,
+        "MemberAdded",
+        format!("{} may acknowledge from now on", names.join(", ")),
+    );
     draft.command(view, open, allow, "");
     true
 }

@@ -13,10 +13,17 @@ use crate::view::{Seen, View};
 pub(crate) fn candidate(view: &View<'_>, open: Seen<'_>) -> Option<(MemberId, String)> {
     let needed = needed(view.rules.acks_required);
     let spare = |id: &MemberId| {
-        let others = view.members().filter(|seen| &seen.id() != id && view.receiving(*seen)).count();
+        let others = view
+            .members()
+            .filter(|seen| &seen.id() != id && view.receiving(*seen))
+            .count();
         others >= needed
     };
-    let mut leaving = view.rules.members.iter().filter_map(|id| Some((id.clone(), reason(view, open, id)?)));
+    let mut leaving = view
+        .rules
+        .members
+        .iter()
+        .filter_map(|id| Some((id.clone(), reason(view, open, id)?)));
     leaving.find(|(id, _)| spare(id))
 }
 
@@ -27,13 +34,18 @@ fn needed(acks_required: u32) -> usize {
 
 fn reason(view: &View<'_>, open: Seen<'_>, id: &MemberId) -> Option<String> {
     let name = &id.instance;
-    let ordinal = view.instance(id).map(|instance| instance.ordinal).or_else(|| ordinal(name));
+    let ordinal = view
+        .instance(id)
+        .map(|instance| instance.ordinal)
+        .or_else(|| ordinal(name));
     if ordinal.is_some_and(|ordinal| ordinal >= view.replicas()) {
         // k is lowered before (rule 9).
         return (view.rules.acks_required <= view.wanted_acks()).then(|| format!("{name} is not wanted any more"));
     }
     match view.find(id) {
-        None => view.heard_as(id).map(|_| format!("the data directory of {name} was replaced")),
+        None => view
+            .heard_as(id)
+            .map(|_| format!("the data directory of {name} was replaced")),
         Some(seen) if !view.fenced(seen) => None,
         Some(seen) => match view.errant(seen, open) {
             Some(errant) => Some(text::errant(seen, open, &errant)),
@@ -60,23 +72,48 @@ pub(crate) fn step(
     why: &str,
     draft: &mut Draft,
 ) {
-    let rest: Vec<_> = view.members().filter(|seen| goal.members.contains(&seen.id())).collect();
+    let rest: Vec<_> = view
+        .members()
+        .filter(|seen| goal.members.contains(&seen.id()))
+        .collect();
     if view.rules.acks_required > 0 {
         // Its word under this epoch: a member that follows the primary is told to follow it.
-        for seen in rest.iter().filter(|seen| view.receiving(**seen) && !view.confirmed(**seen)) {
-            draft.command(view, *seen, Verb::Attach { source: view.endpoint(open) }, "");
+        for seen in rest
+            .iter()
+            .filter(|seen| view.receiving(**seen) && !view.confirmed(**seen))
+        {
+            draft.command(
+                view,
+                *seen,
+                Verb::Attach {
+                    source: view.endpoint(open),
+                },
+                "",
+            );
         }
     }
     if !in_force {
-        draft.wait(who.instance.0.clone(), format!("{} to exclude it from acknowledging", open.instance.name));
+        draft.wait(
+            who.instance.0.clone(),
+            format!("{} to exclude it from acknowledging", open.instance.name),
+        );
         return;
     }
     if view.rules.acks_required > 0 && !contained(view, open, goal, &rest, who, draft) {
         return;
     }
     let members = goal.members.clone();
-    let rules = Rules { epoch: view.rules.epoch.saturating_add(1), members, ..view.rules.clone() };
-    draft.record(view, rules, "MemberDropped", format!("{} may not acknowledge any more: {why}", who.instance));
+    let rules = Rules {
+        epoch: view.rules.epoch.saturating_add(1),
+        members,
+        ..view.rules.clone()
+    };
+    draft.record(
+        view,
+        rules,
+        "MemberDropped",
+        format!("{} may not acknowledge any more: {why}", who.instance),
+    );
 }
 
 /// Steps 2 and 3: the marker is committed, and enough of the rest contain it.
@@ -90,14 +127,20 @@ fn contained(
 ) -> bool {
     let Some(marker) = &open.report.marker else {
         draft.command(view, open, Verb::Mark, "");
-        draft.wait(who.instance.0.clone(), format!("{} to commit a marker", open.instance.name));
+        draft.wait(
+            who.instance.0.clone(),
+            format!("{} to commit a marker", open.instance.name),
+        );
         return false;
     };
     let contain = |seen: &&Seen<'_>| view.confirmed(**seen) && seen.running() && seen.report.set().contains(marker);
     let have = rest.iter().filter(contain).count();
     let needed = needed(view.rules.acks_required).min(goal.members.len()).max(1);
     if have < needed {
-        draft.wait(who.instance.0.clone(), format!("{needed} of the other members to contain everything, {have} do"));
+        draft.wait(
+            who.instance.0.clone(),
+            format!("{needed} of the other members to contain everything, {have} do"),
+        );
     }
     have >= needed
 }

@@ -31,5 +31,8 @@ pub(crate) fn put_in_force(view: &View<'_>, open: Seen<'_>, goal: &Goal, facts_n
 
 /// The command for that list and k.
 pub(crate) fn allow(members: &BTreeSet<MemberId>, acks_required: u32) -> Verb {
-    Verb::Allow { members: members.clone(), acks_required }
+    Verb::Allow {
+        members: members.clone(),
+        acks_required,
+    }
 }

@@ -20,9 +20,19 @@ pub(crate) fn plan(subject: &Subject<'_>, observed: &Observed, spec: &ValidatedC
     };
     // The set shrinks only after its last instances have left the members (rule 9).
     let replicas = spec.replicas.max(in_use(observed.rules()));
-    let set = ObjectKey { kind: ObjectKind::StatefulSet, name: subject.name.to_owned() };
+    let set = ObjectKey {
+        kind: ObjectKind::StatefulSet,
+        name: subject.name.to_owned(),
+    };
     let built = observed.objects.get(&set).map(|view| &view.value);
-    let wanted = desired_objects(&ValidatedCluster { replicas, ..spec.clone() }, &inputs, built);
+    let wanted = desired_objects(
+        &ValidatedCluster {
+            replicas,
+            ..spec.clone()
+        },
+        &inputs,
+        built,
+    );
     let keys: BTreeSet<_> = wanted.iter().map(|desired| desired.key.clone()).collect();
     for desired in wanted {
         if needs_apply(observed, &desired) {
@@ -37,7 +47,11 @@ fn in_use(rules: Option<&Rules>) -> u32 {
     let Some(rules) = rules else { return 0 };
     let members = rules.members.iter().map(|member| &member.instance);
     let names = members.chain(rules.primary.iter().map(|primary| &primary.id.instance));
-    names.filter_map(leave::ordinal).map(|ordinal| ordinal.saturating_add(1)).max().unwrap_or(0)
+    names
+        .filter_map(leave::ordinal)
+        .map(|ordinal| ordinal.saturating_add(1))
+        .max()
+        .unwrap_or(0)
 }
 
 fn needs_apply(observed: &Observed, desired: &Desired) -> bool {
@@ -65,19 +79,37 @@ fn delete_unused(subject: &Subject<'_>, observed: &Observed, wanted: &BTreeSet<O
             && !in_use.contains(&key.name);
         if unused {
             let (uid, resource_version) = (view.uid.clone(), view.resource_version.clone());
-            draft.push(Action::DeleteObject { key: key.clone(), uid, resource_version });
+            draft.push(Action::DeleteObject {
+                key: key.clone(),
+                uid,
+                resource_version,
+            });
         }
     }
     // A budget that a single instance does not have: it could only make a drain hang.
-    let budget = ObjectKey { kind: ObjectKind::PodDisruptionBudget, name: subject.name.to_owned() };
-    if let Some(view) = observed.objects.get(&budget).filter(|view| view.ours && !wanted.contains(&budget)) {
+    let budget = ObjectKey {
+        kind: ObjectKind::PodDisruptionBudget,
+        name: subject.name.to_owned(),
+    };
+    if let Some(view) = observed
+        .objects
+        .get(&budget)
+        .filter(|view| view.ours && !wanted.contains(&budget))
+    {
         let (uid, resource_version) = (view.uid.clone(), view.resource_version.clone());
-        draft.push(Action::DeleteObject { key: budget, uid, resource_version });
+        draft.push(Action::DeleteObject {
+            key: budget,
+            uid,
+            resource_version,
+        });
     }
 }
 
 fn stateful_set<'a>(subject: &Subject<'_>, observed: &'a Observed) -> Option<&'a serde_json::Value> {
-    let key = ObjectKey { kind: ObjectKind::StatefulSet, name: subject.name.to_owned() };
+    let key = ObjectKey {
+        kind: ObjectKind::StatefulSet,
+        name: subject.name.to_owned(),
+    };
     observed.objects.get(&key).map(|set| &set.value)
 }
 

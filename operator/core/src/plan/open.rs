@@ -8,7 +8,10 @@ use crate::view::{Seen, View};
 /// One pass of a cluster in phase Open.
 pub(crate) fn plan(view: &View<'_>, draft: &mut Draft) {
     let Some(primary) = &view.rules.primary else {
-        draft.wait("cluster", "a person: status says that a primary is open, and names none");
+        draft.wait(
+            "cluster",
+            "a person: status says that a primary is open, and names none",
+        );
         return;
     };
     if fence_strangers(view, draft) {
@@ -29,12 +32,16 @@ pub(crate) fn plan(view: &View<'_>, draft: &mut Draft) {
 
 /// Rule 6: whoever is writable and is not the open primary is fenced in this pass, and judged in a later one.
 fn fence_strangers(view: &View<'_>, draft: &mut Draft) -> bool {
-    let strangers: Vec<Seen<'_>> =
-        view.heard().filter(|seen| seen.report.writable && !view.is_open(*seen)).collect();
+    let strangers: Vec<Seen<'_>> = view
+        .heard()
+        .filter(|seen| seen.report.writable && !view.is_open(*seen))
+        .collect();
     for seen in &strangers {
-        draft.wait("fencing", format!("{}: it accepts writes and is not the open primary", seen.instance.name));
+        draft.wait(
+            "fencing",
+            format!("{}: it accepts writes and is not the open primary", seen.instance.name),
+        );
         election::fence(view, *seen, draft);
     }
     !strangers.is_empty()
 }
-

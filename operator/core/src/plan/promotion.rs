@@ -13,7 +13,10 @@ use crate::view::{Seen, View};
 pub(crate) fn plan(view: &View<'_>, winner: Seen<'_>, draft: &mut Draft) {
     if !winner.detached() {
         election::fence(view, winner, draft);
-        draft.wait("election", format!("{} to stop following another candidate", winner.instance.name));
+        draft.wait(
+            "election",
+            format!("{} to stop following another candidate", winner.instance.name),
+        );
         return;
     }
     let followers = followers(view, winner);
@@ -46,7 +49,14 @@ fn attach(view: &View<'_>, winner: Seen<'_>, draft: &mut Draft) {
     let id = winner.id();
     for seen in view.heard().filter(|seen| may_follow(view, *seen, winner)) {
         if !view.follows(seen, &id) || needs_threads(seen) {
-            draft.command(view, seen, Verb::Attach { source: view.endpoint(winner) }, "");
+            draft.command(
+                view,
+                seen,
+                Verb::Attach {
+                    source: view.endpoint(winner),
+                },
+                "",
+            );
         }
     }
 }
@@ -127,7 +137,11 @@ pub(crate) fn reopen(view: &View<'_>, primary: Seen<'_>, draft: &mut Draft) {
     if let Some(primary) = &view.rules.primary {
         draft.look_in(view.timing.open.saturating_sub(view.age(primary.since)));
     }
-    let opening = primary.instance.heard().and_then(|heard| heard.busy).is_some_and(|busy| busy.verb == VerbKind::Open);
+    let opening = primary
+        .instance
+        .heard()
+        .and_then(|heard| heard.busy)
+        .is_some_and(|busy| busy.verb == VerbKind::Open);
     if opening && view.mine() {
         return;
     }
@@ -166,7 +180,11 @@ fn open_verb(view: &View<'_>, rules: &Rules) -> Verb {
 /// by the bootstrap or by an election that replaced it before it was open. The instance makes it once: a database that was
 /// dropped since is not made again.
 fn application(view: &View<'_>, rules: &Rules) -> Option<Application> {
-    if rules.baseline.is_empty() { view.subject.application() } else { None }
+    if rules.baseline.is_empty() {
+        view.subject.application()
+    } else {
+        None
+    }
 }
 
 fn count(n: usize) -> u32 {

@@ -11,7 +11,10 @@ use crate::view::{Seen, View};
 
 /// Rebuilds one of the instances that cannot join as they are.
 pub(crate) fn returning(view: &View<'_>, open: Seen<'_>, candidates: &[(Seen<'_>, String)], draft: &mut Draft) {
-    let mut donors: Vec<_> = view.members().filter(|seen| view.synced(*seen) && !seen.leaving()).collect();
+    let mut donors: Vec<_> = view
+        .members()
+        .filter(|seen| view.synced(*seen) && !seen.leaving())
+        .collect();
     donors.push(open);
     for (seen, why) in candidates {
         rebuild(view, *seen, &donors, why, draft);
@@ -29,7 +32,10 @@ pub(crate) fn for_election(view: &View<'_>, winner: Seen<'_>, draft: &mut Draft)
     let mut donors: Vec<_> = view.heard().filter(attached).collect();
     donors.push(winner);
     for seen in view.heard().filter(outside).filter(|seen| view.fenced(*seen)) {
-        let why = format!("{} cannot follow {}, and too few others can", seen.instance.name, winner.instance.name);
+        let why = format!(
+            "{} cannot follow {}, and too few others can",
+            seen.instance.name, winner.instance.name
+        );
         rebuild(view, seen, &donors, &why, draft);
     }
 }
@@ -50,7 +56,14 @@ fn rebuild(view: &View<'_>, seen: Seen<'_>, donors: &[Seen<'_>], why: &str, draf
         draft.wait(name.0.clone(), format!("its turn to be rebuilt ({why})"));
         return;
     }
-    if !draft.command(view, seen, Verb::Clone { donor: view.endpoint(donor) }, why) {
+    if !draft.command(
+        view,
+        seen,
+        Verb::Clone {
+            donor: view.endpoint(donor),
+        },
+        why,
+    ) {
         return;
     }
     let intent = Rebuild {
@@ -61,8 +74,16 @@ fn rebuild(view: &View<'_>, seen: Seen<'_>, donors: &[Seen<'_>], why: &str, draf
     };
     let mut rebuilds = view.rules.rebuilds.clone();
     rebuilds.insert(name.clone(), intent);
-    let rules = Rules { rebuilds, ..view.rules.clone() };
-    draft.record(view, rules, "Rebuild", format!("{why}; it is cloned from {}", donor.instance.name));
+    let rules = Rules {
+        rebuilds,
+        ..view.rules.clone()
+    };
+    draft.record(
+        view,
+        rules,
+        "Rebuild",
+        format!("{why}; it is cloned from {}", donor.instance.name),
+    );
 }
 
 /// A clone that did not succeed is tried again soon; a new data directory that has to be replaced again is not.
@@ -85,7 +106,11 @@ fn may_give(view: &View<'_>, donor: Seen<'_>, recipient: Seen<'_>) -> bool {
     let id: MemberId = donor.id();
     let giving = view.heard().any(|seen| {
         seen.report.mysqld == Mysqld::Cloning
-            && view.rules.rebuilds.get(&seen.instance.name).is_some_and(|rebuild| rebuild.donor == id)
+            && view
+                .rules
+                .rebuilds
+                .get(&seen.instance.name)
+                .is_some_and(|rebuild| rebuild.donor == id)
     });
     donor.running() && id != recipient.id() && !giving && donor.report.set().contains(&view.rules.baseline)
 }

@@ -17,7 +17,13 @@ pub(crate) fn is_behind(observed: &Observed, rules: &Rules) -> bool {
 }
 
 fn highest_epoch(observed: &Observed) -> u64 {
-    observed.instances.iter().filter_map(|i| i.report()).map(|report| report.persisted.epoch).max().unwrap_or(0)
+    observed
+        .instances
+        .iter()
+        .filter_map(|i| i.report())
+        .map(|report| report.persisted.epoch)
+        .max()
+        .unwrap_or(0)
 }
 
 /// Resumes from the newest reign that the instances hold, under an epoch above all, once every one of them answered.
@@ -36,7 +42,12 @@ pub(crate) fn plan(
             let resumed = resumed(subject, observed, rules, primary, report, highest, now);
             let message = format!(
                 "status was lost or older than what the instances hold; the reign of {} in epoch {} is resumed",
-                report.persisted.primary.as_ref().map(|id| id.instance.to_string()).unwrap_or_default(),
+                report
+                    .persisted
+                    .primary
+                    .as_ref()
+                    .map(|id| id.instance.to_string())
+                    .unwrap_or_default(),
                 report.persisted.told_epoch
             );
             draft.first_record(resumed, "StatusResumed", message);
@@ -63,7 +74,10 @@ fn last_reign<'a>(subject: &Subject<'_>, observed: &'a Observed) -> Result<Reign
         let itself = report.persisted.primary.as_ref() == Some(id) && report.persisted.told_epoch > 0;
         itself.then(|| (id.clone(), report))
     };
-    let last = ids.iter().filter_map(told).max_by_key(|(_, report)| report.persisted.told_epoch);
+    let last = ids
+        .iter()
+        .filter_map(told)
+        .max_by_key(|(_, report)| report.persisted.told_epoch);
     let Some((primary, report)) = last else {
         return Err("a person: status is lost, and no instance was ever told that it is the primary".to_owned());
     };
@@ -95,7 +109,12 @@ fn resumed(
         phase_since: now,
         baseline: told.baseline.clone(),
         members: told.members.iter().filter(|member| *member != &id).cloned().collect(),
-        primary: Some(PrimaryRef { id, server_uuid, epoch: told.told_epoch, since: now }),
+        primary: Some(PrimaryRef {
+            id,
+            server_uuid,
+            epoch: told.told_epoch,
+            since: now,
+        }),
         acks_required: told.acks_required,
         server_id_base: subject.server_id_base(observed),
         rebuilds: rules.map_or_else(BTreeMap::new, |rules| rules.rebuilds.clone()),

@@ -13,16 +13,32 @@ use crate::view::{Seen, View};
 
 /// Hash of the template that the StatefulSet makes pods from now.
 fn template(subject: &Subject<'_>, observed: &Observed) -> Option<String> {
-    let key = ObjectKey { kind: ObjectKind::StatefulSet, name: subject.name.to_owned() };
-    let annotations = observed.objects.get(&key)?.value.pointer("/spec/template/metadata/annotations")?;
-    annotations.get(ANNOTATION_TEMPLATE).and_then(Value::as_str).map(str::to_owned)
+    let key = ObjectKey {
+        kind: ObjectKind::StatefulSet,
+        name: subject.name.to_owned(),
+    };
+    let annotations = observed
+        .objects
+        .get(&key)?
+        .value
+        .pointer("/spec/template/metadata/annotations")?;
+    annotations
+        .get(ANNOTATION_TEMPLATE)
+        .and_then(Value::as_str)
+        .map(str::to_owned)
 }
 
 /// Instances with a pod of another template, that nobody deletes yet.
 fn outdated<'a>(subject: &Subject<'_>, observed: &'a Observed) -> Vec<(&'a InstanceObserved, &'a PodView)> {
-    let Some(template) = template(subject, observed) else { return Vec::new() };
-    let pods = observed.instances.iter().filter_map(|instance| Some((instance, instance.pod.as_ref()?)));
-    pods.filter(|(_, pod)| !pod.deleting && pod.template.as_ref() != Some(&template)).collect()
+    let Some(template) = template(subject, observed) else {
+        return Vec::new();
+    };
+    let pods = observed
+        .instances
+        .iter()
+        .filter_map(|instance| Some((instance, instance.pod.as_ref()?)));
+    pods.filter(|(_, pod)| !pod.deleting && pod.template.as_ref() != Some(&template))
+        .collect()
 }
 
 /// Whether pods of an older template exist.
@@ -33,11 +49,18 @@ pub(crate) fn is_rolling(subject: &Subject<'_>, observed: &Observed) -> bool {
 /// A pod that cannot run is replaced as soon as there is another template, without waiting for anything: nobody would
 /// miss it, and its own readiness would never come (F12).
 pub(crate) fn replace_stuck(subject: &Subject<'_>, observed: &Observed, draft: &mut Draft) {
-    let stuck = outdated(subject, observed).into_iter().find(|(instance, pod)| is_stuck(instance, pod));
+    let stuck = outdated(subject, observed)
+        .into_iter()
+        .find(|(instance, pod)| is_stuck(instance, pod));
     if let Some((instance, pod)) = stuck
         && draft.take_risk()
     {
-        delete(instance, pod, "it does not run, and its template is an older one", draft);
+        delete(
+            instance,
+            pod,
+            "it does not run, and its template is an older one",
+            draft,
+        );
     }
 }
 
@@ -53,7 +76,9 @@ fn is_stuck(instance: &InstanceObserved, pod: &PodView) -> bool {
 /// One step of a rolling restart.
 pub(crate) fn plan(view: &View<'_>, draft: &mut Draft) {
     let outdated = outdated(view.subject, view.observed);
-    let quiet = view.rules.phase == Phase::Open && !draft.commands_or_records() && !resume::is_behind(view.observed, view.rules);
+    let quiet = view.rules.phase == Phase::Open
+        && !draft.commands_or_records()
+        && !resume::is_behind(view.observed, view.rules);
     if outdated.is_empty() || !quiet {
         return;
     }
@@ -61,11 +86,19 @@ pub(crate) fn plan(view: &View<'_>, draft: &mut Draft) {
         draft.wait("rolling restart", "an open primary");
         return;
     }
-    let wanted: Vec<_> = view.observed.instances.iter().filter(|instance| view.wanted(instance)).collect();
+    let wanted: Vec<_> = view
+        .observed
+        .instances
+        .iter()
+        .filter(|instance| view.wanted(instance))
+        .collect();
     let unfit: Vec<_> = wanted.iter().filter(|instance| !is_fit(view, instance)).collect();
     let Some((instance, pod)) = next(view, &outdated, &unfit) else {
         let names: Vec<_> = unfit.iter().map(|instance| instance.name.to_string()).collect();
-        draft.wait("rolling restart", format!("{} to be in place and synced", names.join(", ")));
+        draft.wait(
+            "rolling restart",
+            format!("{} to be in place and synced", names.join(", ")),
+        );
         return;
     };
     if is_recorded_primary(view, instance) && wanted.len() > 1 {
@@ -90,7 +123,10 @@ fn next<'a>(
 }
 
 fn is_recorded_primary(view: &View<'_>, instance: &InstanceObserved) -> bool {
-    view.rules.primary.as_ref().is_some_and(|primary| primary.id.instance == instance.name)
+    view.rules
+        .primary
+        .as_ref()
+        .is_some_and(|primary| primary.id.instance == instance.name)
 }
 
 /// In place: the open primary, or a synced member, and ready.

@@ -45,7 +45,9 @@ fn primary(view: &View<'_>, service: &str) -> Option<Vec<PodAddress>> {
         Mysqld::Running | Mysqld::Down => false,
     };
     // After crash recovery it may show what nobody acknowledged.
-    let restarted = view.heard().any(|seen| starting(seen) && uid(seen.instance).is_some_and(|u| routed.contains(&u)));
+    let restarted = view
+        .heard()
+        .any(|seen| starting(seen) && uid(seen.instance).is_some_and(|u| routed.contains(&u)));
     (restarted || view.age(began) >= view.timing.unroute_primary).then(Vec::new)
 }
 
@@ -61,12 +63,17 @@ fn replicas(view: &View<'_>, service: &str, draft: &mut Draft) -> Option<Vec<Pod
         return None;
     }
     let routed: Vec<_> = slices(view, service).flat_map(uids).collect();
-    let mut addresses: Vec<_> = view.heard().filter(|seen| serves_reads(view, *seen)).collect::<Vec<_>>()
+    let mut addresses: Vec<_> = view
+        .heard()
+        .filter(|seen| serves_reads(view, *seen))
+        .collect::<Vec<_>>()
         .into_iter()
         .filter_map(|seen| address(seen.instance))
         .collect();
     for instance in &view.observed.instances {
-        let Some(since) = View::silent_since(instance) else { continue };
+        let Some(since) = View::silent_since(instance) else {
+            continue;
+        };
         let age = view.age(since);
         let served = uid(instance).is_some_and(|uid| routed.contains(&uid));
         if served && age < view.timing.unroute {
@@ -121,7 +128,12 @@ fn slices<'a>(view: &View<'a>, service: &str) -> impl Iterator<Item = &'a Object
 /// uids of the pods that a slice routes to.
 fn uids(slice: &ObjectView) -> Vec<String> {
     let endpoints = slice.value.get("endpoints").and_then(Value::as_array);
-    let uid = |endpoint: &Value| endpoint.pointer("/targetRef/uid").and_then(Value::as_str).map(str::to_owned);
+    let uid = |endpoint: &Value| {
+        endpoint
+            .pointer("/targetRef/uid")
+            .and_then(Value::as_str)
+            .map(str::to_owned)
+    };
     endpoints.into_iter().flatten().filter_map(uid).collect()
 }
 
@@ -133,5 +145,11 @@ fn address(instance: &InstanceObserved) -> Option<PodAddress> {
     let pod = instance.pod.as_ref()?;
     let instance: InstanceName = instance.name.clone();
     let address: IpAddr = pod.ip.as_ref()?.parse().ok()?;
-    Some(PodAddress { instance, address, uid: pod.uid.clone(), node: pod.node.clone(), zone: pod.zone.clone() })
+    Some(PodAddress {
+        instance,
+        address,
+        uid: pod.uid.clone(),
+        node: pod.node.clone(),
+        zone: pod.zone.clone(),
+    })
 }

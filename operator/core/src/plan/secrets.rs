@@ -26,13 +26,18 @@ impl Wanted {
     fn missing(&self, observed: &Observed) -> Vec<String> {
         let there = observed.secrets.keys.get(&self.name);
         let all = self.keys.iter().chain(self.fixed.iter().map(|(key, _)| key));
-        all.filter(|key| !there.is_some_and(|there| there.contains(key))).cloned().collect()
+        all.filter(|key| !there.is_some_and(|there| there.contains(key)))
+            .cloned()
+            .collect()
     }
 
     /// Keys with values that a data directory was made with.
     fn secret_missing(&self, observed: &Observed) -> Vec<String> {
         let composed = |key: &String| key == "uri" || self.fixed.iter().any(|(fixed, _)| fixed == key);
-        self.missing(observed).into_iter().filter(|key| !composed(key)).collect()
+        self.missing(observed)
+            .into_iter()
+            .filter(|key| !composed(key))
+            .collect()
     }
 }
 
@@ -49,12 +54,24 @@ fn wanted(subject: &Subject<'_>, spec: Option<&ValidatedCluster>) -> Vec<Wanted>
         fixed
     };
     let mut secrets = vec![
-        Wanted { name: names.system_secret(), keys: text(&SYSTEM_ACCOUNTS), fixed: Vec::new() },
-        Wanted { name: names.root_secret(), keys: text(&["password", "uri"]), fixed: connection("root", None) },
+        Wanted {
+            name: names.system_secret(),
+            keys: text(&SYSTEM_ACCOUNTS),
+            fixed: Vec::new(),
+        },
+        Wanted {
+            name: names.root_secret(),
+            keys: text(&["password", "uri"]),
+            fixed: connection("root", None),
+        },
     ];
     if let Some(app) = spec.and_then(|spec| spec.application.as_ref()) {
         let fixed = connection(&app.user, Some(&app.database));
-        secrets.push(Wanted { name: names.app_secret(), keys: text(&["password", "uri"]), fixed });
+        secrets.push(Wanted {
+            name: names.app_secret(),
+            keys: text(&["password", "uri"]),
+            fixed,
+        });
     }
     secrets
 }
@@ -86,7 +103,12 @@ pub(crate) fn plan(subject: &Subject<'_>, observed: &Observed, building: bool, n
             if ours(observed, &secret.name) && !secret.missing(observed).is_empty() {
                 let Wanted { name, keys, fixed } = secret;
                 let owned = spec.deletes_data();
-                draft.push(Action::GeneratePasswords { secret: name, keys, fixed, owned });
+                draft.push(Action::GeneratePasswords {
+                    secret: name,
+                    keys,
+                    fixed,
+                    owned,
+                });
             }
         }
     }
@@ -95,7 +117,10 @@ pub(crate) fn plan(subject: &Subject<'_>, observed: &Observed, building: bool, n
 
 /// Nobody else's Secret has that name.
 fn ours(observed: &Observed, name: &str) -> bool {
-    let key = ObjectKey { kind: ObjectKind::Secret, name: name.to_owned() };
+    let key = ObjectKey {
+        kind: ObjectKind::Secret,
+        name: name.to_owned(),
+    };
     observed.objects.get(&key).is_none_or(|secret| secret.ours)
 }
 
@@ -108,7 +133,9 @@ fn certificates(subject: &Subject<'_>, observed: &Observed, now: Timestamp, draf
     }
     let secrets = &observed.secrets;
     let owned = subject.spec.is_ok_and(ValidatedCluster::deletes_data);
-    let ca_ends = secrets.ca_expires.is_none_or(|expires| expires.duration_since(now) <= CA_RENEWAL);
+    let ca_ends = secrets
+        .ca_expires
+        .is_none_or(|expires| expires.duration_since(now) <= CA_RENEWAL);
     if ca_ends && (subject.spec.is_ok() || secrets.ca_expires.is_some()) {
         draft.push(Action::CreateCa { owned });
     }
@@ -136,5 +163,8 @@ fn lifetime(certificate: &CertificateView) -> Duration {
 /// After two thirds of its lifetime.
 fn renewal(certificate: &CertificateView) -> Timestamp {
     let two_thirds = lifetime(certificate) / 3 * 2;
-    certificate.not_before.checked_add(two_thirds).unwrap_or(certificate.not_after)
+    certificate
+        .not_before
+        .checked_add(two_thirds)
+        .unwrap_or(certificate.not_after)
 }

@@ -24,7 +24,10 @@ pub(crate) fn begin(view: &View<'_>, why: String, draft: &mut Draft) -> bool {
         return false;
     }
     let Some(candidate) = candidate(view) else {
-        draft.wait("switchover", format!("a replica that could take over and has caught up ({why})"));
+        draft.wait(
+            "switchover",
+            format!("a replica that could take over and has caught up ({why})"),
+        );
         return false;
     };
     let message = format!("{why}; {} is to take over", candidate.instance);
@@ -35,6 +38,9 @@ pub(crate) fn begin(view: &View<'_>, why: String, draft: &mut Draft) -> bool {
 /// Pre-checks: synced, wanted, not about to stop itself.
 fn candidate(view: &View<'_>) -> Option<MemberId> {
     let fit = |seen: &Seen<'_>| view.synced(*seen) && view.wanted(seen.instance) && !seen.leaving();
-    let best = view.members().filter(fit).min_by_key(|seen| (seen.backlog(), seen.instance.ordinal));
+    let best = view
+        .members()
+        .filter(fit)
+        .min_by_key(|seen| (seen.backlog(), seen.instance.ordinal));
     best.map(|seen| seen.id())
 }

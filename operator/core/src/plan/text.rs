@@ -29,7 +29,11 @@ pub(crate) fn mysqld_not_running(seen: Seen<'_>) -> String {
 fn why_not_fenced(view: &View<'_>, id: &MemberId) -> String {
     let name = &id.instance;
     if let Some(seen) = view.find(id) {
-        return if seen.running() { format!("{name} is being fenced") } else { mysqld_not_running(seen) };
+        return if seen.running() {
+            format!("{name} is being fenced")
+        } else {
+            mysqld_not_running(seen)
+        };
     }
     if view.heard_as(id).is_some() {
         return format!("{name} came back with another data directory");
@@ -69,7 +73,10 @@ pub(crate) fn no_candidate(view: &View<'_>, held: &[Seen<'_>]) -> String {
             let errant = set.subtract(&view.legit(*seen));
             let mut said = format!("{} has {}", seen.instance.name, show(&set));
             if !set.contains(baseline) {
-                said.push_str(&format!(", and lacks {} of the baseline", show(&baseline.subtract(&set))));
+                said.push_str(&format!(
+                    ", and lacks {} of the baseline",
+                    show(&baseline.subtract(&set))
+                ));
             }
             if !errant.is_empty() {
                 said.push_str(&format!(", of which {} came from no primary", show(&errant)));
@@ -81,7 +88,11 @@ pub(crate) fn no_candidate(view: &View<'_>, held: &[Seen<'_>]) -> String {
 }
 
 fn show(set: &GtidSet) -> String {
-    if set.is_empty() { "nothing".to_owned() } else { set.to_string() }
+    if set.is_empty() {
+        "nothing".to_owned()
+    } else {
+        set.to_string()
+    }
 }
 
 /// Where a promotion is.
@@ -89,7 +100,11 @@ pub(crate) fn promotion(winner: Seen<'_>, have: u32, wanted: u32) -> String {
     let name = &winner.instance.name;
     if !winner.report.fully_applied() {
         let error = &winner.report.replication.applier_error;
-        let error = if error.is_empty() { String::new() } else { format!(": {error}") };
+        let error = if error.is_empty() {
+            String::new()
+        } else {
+            format!(": {error}")
+        };
         return format!("{name} to apply its relay log{error}");
     }
     format!("{wanted} instances to follow {name} and contain what it has; {have} do")
@@ -103,8 +118,15 @@ pub(crate) fn elected(winner: Seen<'_>, rules: &Rules) -> String {
         Some(from) => format!(" after {from}"),
         None => String::new(),
     };
-    let members = if names.is_empty() { "nobody".to_owned() } else { names.join(", ") };
-    format!("{} is the primary of epoch {}{from}; {members} may acknowledge", winner.instance.name, rules.epoch)
+    let members = if names.is_empty() {
+        "nobody".to_owned()
+    } else {
+        names.join(", ")
+    };
+    format!(
+        "{} is the primary of epoch {}{from}; {members} may acknowledge",
+        winner.instance.name, rules.epoch
+    )
 }
 
 /// What an opening waits for.
@@ -120,7 +142,10 @@ pub(crate) fn catching_up(view: &View<'_>, preferred: Option<&MemberId>) -> Stri
     match (view.primary(), preferred) {
         (Some(primary), _) if !view.fenced(primary) => format!("{} to become read-only", primary.instance.name),
         (Some(primary), Some(preferred)) => {
-            format!("{} to receive everything that {} has", preferred.instance, primary.instance.name)
+            format!(
+                "{} to receive everything that {} has",
+                preferred.instance, primary.instance.name
+            )
         }
         (None, _) | (_, None) => "the old primary".to_owned(),
     }
@@ -128,5 +153,8 @@ pub(crate) fn catching_up(view: &View<'_>, preferred: Option<&MemberId>) -> Stri
 
 /// Errant transactions, with the exact set.
 pub(crate) fn errant(seen: Seen<'_>, open: Seen<'_>, errant: &GtidSet) -> String {
-    format!("{} has transactions that {} does not have: {errant}", seen.instance.name, open.instance.name)
+    format!(
+        "{} has transactions that {} does not have: {errant}",
+        seen.instance.name, open.instance.name
+    )
 }

@@ -10,10 +10,15 @@ use crate::view::{Seen, View};
 /// The winner, or why there is none.
 pub(crate) fn choose<'a>(view: &View<'a>, preferred: Option<&MemberId>) -> Result<Seen<'a>, String> {
     let held = held(view);
-    let everything = held.iter().fold(GtidSet::new(), |all, seen| all.union(&seen.report.set()));
+    let everything = held
+        .iter()
+        .fold(GtidSet::new(), |all, seen| all.union(&seen.report.set()));
     let mut candidates = candidates(view, &held);
     candidates.sort_by_cached_key(|seen| rank(view, *seen, preferred, &everything));
-    candidates.first().copied().ok_or_else(|| text::no_candidate(view, &held))
+    candidates
+        .first()
+        .copied()
+        .ok_or_else(|| text::no_candidate(view, &held))
 }
 
 /// Held members and the held old primary; in the first election every held instance.
@@ -22,7 +27,9 @@ fn held<'a>(view: &View<'a>) -> Vec<Seen<'a>> {
         Some(_) => view.is_member(seen) || view.is_primary(seen),
         None => true,
     };
-    view.heard().filter(|seen| takes_part(*seen) && view.held(*seen)).collect()
+    view.heard()
+        .filter(|seen| takes_part(*seen) && view.held(*seen))
+        .collect()
 }
 
 fn candidates<'a>(view: &View<'a>, held: &[Seen<'a>]) -> Vec<Seen<'a>> {
@@ -49,7 +56,10 @@ type Rank = (bool, bool, bool, bool, Reverse<usize>, Vec<u32>, bool, u64, bool, 
 fn rank(view: &View<'_>, seen: Seen<'_>, preferred: Option<&MemberId>, everything: &GtidSet) -> Rank {
     let id = seen.id();
     let stuck = !seen.report.fully_applied() && !seen.report.replication.applier_error.is_empty();
-    let followers = view.heard().filter(|other| view.held(*other) && view.follows(*other, &id)).count();
+    let followers = view
+        .heard()
+        .filter(|other| view.held(*other) && view.follows(*other, &id))
+        .count();
     (
         preferred != Some(&id),
         seen.leaving() || !view.wanted(seen.instance),
@@ -65,7 +75,11 @@ fn rank(view: &View<'_>, seen: Seen<'_>, preferred: Option<&MemberId>, everythin
 }
 
 fn same_zone_as_primary(view: &View<'_>, seen: Seen<'_>) -> bool {
-    let old = view.rules.primary.as_ref().and_then(|primary| view.instance(&primary.id));
+    let old = view
+        .rules
+        .primary
+        .as_ref()
+        .and_then(|primary| view.instance(&primary.id));
     let zone = |pod: Option<&crate::observed::PodView>| pod.and_then(|pod| pod.zone.clone());
     let old = zone(old.and_then(|instance| instance.pod.as_ref()));
     old.is_some() && zone(seen.instance.pod.as_ref()) == old

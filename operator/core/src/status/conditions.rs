@@ -20,7 +20,9 @@ struct Said {
 
 /// Something is missing or impaired, not only worth knowing.
 pub(super) fn is_degraded(analysis: &Analysis) -> bool {
-    analysis.told_in(ConditionType::Degraded).any(|problem| problem.code.kind().severity < Severity::Notice)
+    analysis
+        .told_in(ConditionType::Degraded)
+        .any(|problem| problem.code.kind().severity < Severity::Notice)
 }
 
 /// All conditions; the time of one changes only with its status.
@@ -41,7 +43,14 @@ pub(super) fn all(
         Some(told(analysis, ConditionType::ResourcesReady, "True", "Ready")),
         blocked(analysis, serving),
     ];
-    let names = ["Available", "Progressing", "Degraded", "SpecAccepted", "ResourcesReady", "WritesBlocked"];
+    let names = [
+        "Available",
+        "Progressing",
+        "Degraded",
+        "SpecAccepted",
+        "ResourcesReady",
+        "WritesBlocked",
+    ];
     let conditions = said.into_iter().zip(names).filter_map(|(said, type_)| {
         let before = previous.conditions.iter().find(|condition| condition.type_ == type_);
         match said {
@@ -51,7 +60,11 @@ pub(super) fn all(
     });
     let ours: Vec<_> = conditions.collect();
     // Conditions that another part keeps are left alone.
-    let others = previous.conditions.iter().filter(|condition| !names.contains(&condition.type_.as_str())).cloned();
+    let others = previous
+        .conditions
+        .iter()
+        .filter(|condition| !names.contains(&condition.type_.as_str()))
+        .cloned();
     ours.iter().cloned().chain(others).collect()
 }
 
@@ -82,7 +95,12 @@ fn available(analysis: &Analysis, serving: Serving) -> Option<Said> {
         Serving::Closed => {
             let problems: Vec<_> = analysis.told_in(ConditionType::Available).collect();
             let (reason, message) = sentence(&problems, "Closed", "no primary accepts writes");
-            Some(Said { type_, status: "False", reason, message })
+            Some(Said {
+                type_,
+                status: "False",
+                reason,
+                message,
+            })
         }
     }
 }
@@ -107,14 +125,24 @@ fn told(analysis: &Analysis, condition: ConditionType, good: &'static str, reaso
     let bad = if good == "True" { "False" } else { "True" };
     let status = if problems.is_empty() { good } else { bad };
     let (reason, message) = sentence(&problems, reason, "");
-    Said { type_: condition.as_str(), status, reason, message }
+    Said {
+        type_: condition.as_str(),
+        status,
+        reason,
+        message,
+    }
 }
 
 fn degraded(analysis: &Analysis) -> Said {
     let problems: Vec<_> = analysis.told_in(ConditionType::Degraded).collect();
     let (reason, message) = sentence(&problems, "Complete", "");
     let status = if is_degraded(analysis) { "True" } else { "False" };
-    Said { type_: ConditionType::Degraded.as_str(), status, reason, message }
+    Said {
+        type_: ConditionType::Degraded.as_str(),
+        status,
+        reason,
+        message,
+    }
 }
 
 fn progressing(analysis: &Analysis, plan: &Plan, phase: Phase) -> Said {
@@ -135,7 +163,12 @@ fn progressing(analysis: &Analysis, plan: &Plan, phase: Phase) -> Said {
         .filter(|wait| wait.lasting)
         .map(|wait| format!("{} waits for {}", wait.who, wait.for_what))
         .collect();
-    Said { type_: "Progressing", status, reason: reason.to_owned(), message: waits.join("; ") }
+    Said {
+        type_: "Progressing",
+        status,
+        reason: reason.to_owned(),
+        message: waits.join("; "),
+    }
 }
 
 /// The reason of the first problem, and what is said of all of them.

@@ -17,7 +17,10 @@ pub(super) fn all(
     previous: &MySQLClusterStatus,
 ) -> Vec<InstanceStatus> {
     let wanted = subject.replicas(observed);
-    let told = observed.instances.iter().filter(|i| i.ordinal < wanted || i.pod.is_some());
+    let told = observed
+        .instances
+        .iter()
+        .filter(|i| i.ordinal < wanted || i.pod.is_some());
     told.map(|instance| one(instance, view, previous)).collect()
 }
 
@@ -25,7 +28,9 @@ fn one(instance: &InstanceObserved, view: Option<&View<'_>>, previous: &MySQLClu
     let before = previous.instances.iter().find(|before| before.name == instance.name.0);
     let report = instance.report();
     let said = |now: Option<&String>, then: Option<&Option<String>>| {
-        now.filter(|text| !text.is_empty()).cloned().or_else(|| then.cloned().flatten())
+        now.filter(|text| !text.is_empty())
+            .cloned()
+            .or_else(|| then.cloned().flatten())
     };
     InstanceStatus {
         name: instance.name.0.clone(),
@@ -38,10 +43,19 @@ fn one(instance: &InstanceObserved, view: Option<&View<'_>>, previous: &MySQLClu
 }
 
 fn role(view: &View<'_>, name: &InstanceName) -> Option<Role> {
-    if view.rules.primary.as_ref().is_some_and(|primary| &primary.id.instance == name) {
+    if view
+        .rules
+        .primary
+        .as_ref()
+        .is_some_and(|primary| &primary.id.instance == name)
+    {
         return Some(Role::Primary);
     }
-    view.rules.members.iter().any(|member| &member.instance == name).then_some(Role::Replica)
+    view.rules
+        .members
+        .iter()
+        .any(|member| &member.instance == name)
+        .then_some(Role::Replica)
 }
 
 /// It may serve reads; of one that is not heard for a moment, what was true before.

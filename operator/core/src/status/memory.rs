@@ -33,10 +33,14 @@ enum ReadError {
 /// Reads the rules' memory.
 #[must_use]
 pub fn memory(status: Option<&MySQLClusterStatus>) -> Memory {
-    let Some(status) = status.filter(|status| !is_absent(status)) else { return Memory::Absent };
+    let Some(status) = status.filter(|status| !is_absent(status)) else {
+        return Memory::Absent;
+    };
     match read(status) {
         Ok(rules) => Memory::Known(Box::new(rules)),
-        Err(error) => Memory::Unreadable { reason: error.to_string() },
+        Err(error) => Memory::Unreadable {
+            reason: error.to_string(),
+        },
     }
 }
 
@@ -60,7 +64,9 @@ fn read(status: &MySQLClusterStatus) -> Result<Rules, ReadError> {
     let phase = match election.phase {
         api::ElectionPhase::Open if primary.is_none() => return Err(ReadError::Missing("primary")),
         api::ElectionPhase::Open => Phase::Open,
-        api::ElectionPhase::Electing => Phase::Electing { preferred: election.preferred.as_ref().map(member_id) },
+        api::ElectionPhase::Electing => Phase::Electing {
+            preferred: election.preferred.as_ref().map(member_id),
+        },
     };
     let members = status.members.iter().map(member_id).collect();
     check_members(&members, primary.as_ref())?;
@@ -153,7 +159,10 @@ fn time(field: &'static str, value: Option<&MicroTime>) -> Result<Timestamp, Rea
 }
 
 fn invalid(field: &'static str, error: &impl std::fmt::Display) -> ReadError {
-    ReadError::Invalid { field, reason: error.to_string() }
+    ReadError::Invalid {
+        field,
+        reason: error.to_string(),
+    }
 }
 
 /// The status that a `Record` writes: `previous` with the rules' memory replaced. While a primary is elected it also says
@@ -192,7 +201,11 @@ fn election(rules: &Rules) -> api::Election {
         Phase::Open => (api::ElectionPhase::Open, None),
         Phase::Electing { preferred } => (api::ElectionPhase::Electing, preferred.as_ref().map(member)),
     };
-    api::Election { phase, preferred, since: Some(MicroTime(rules.phase_since)) }
+    api::Election {
+        phase,
+        preferred,
+        since: Some(MicroTime(rules.phase_since)),
+    }
 }
 
 fn primary(primary: &PrimaryRef) -> api::Primary {
@@ -206,7 +219,10 @@ fn primary(primary: &PrimaryRef) -> api::Primary {
 }
 
 fn member(id: &MemberId) -> api::Member {
-    api::Member { instance: id.instance.0.clone(), incarnation: id.incarnation.0.clone() }
+    api::Member {
+        instance: id.instance.0.clone(),
+        incarnation: id.incarnation.0.clone(),
+    }
 }
 
 fn rebuilds(rebuilds: &BTreeMap<InstanceName, Rebuild>) -> Vec<api::Rebuild> {
@@ -221,7 +237,9 @@ fn rebuilds(rebuilds: &BTreeMap<InstanceName, Rebuild>) -> Vec<api::Rebuild> {
 }
 
 fn change(change: &Change) -> api::LastChange {
-    let blocked = change.opened.map(|opened| Duration::try_from(opened.duration_since(change.began)));
+    let blocked = change
+        .opened
+        .map(|opened| Duration::try_from(opened.duration_since(change.began)));
     api::LastChange {
         kind: match change.kind {
             ChangeKind::Bootstrap => api::ChangeKind::Bootstrap,
@@ -232,9 +250,8 @@ fn change(change: &Change) -> api::LastChange {
         to: change.to.0.clone(),
         began: Some(MicroTime(change.began)),
         at: MicroTime(change.recorded),
-        writes_blocked_ms: blocked.map(|blocked| {
-            blocked.map_or(0, |blocked| i64::try_from(blocked.as_millis()).unwrap_or(i64::MAX))
-        }),
+        writes_blocked_ms: blocked
+            .map(|blocked| blocked.map_or(0, |blocked| i64::try_from(blocked.as_millis()).unwrap_or(i64::MAX))),
     }
 }
 

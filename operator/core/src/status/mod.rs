@@ -58,7 +58,13 @@ pub fn status(
     status.observed_generation = Some(subject.generation);
     status.phase = Some(phase);
     status.selector = Some(subject.names().selector_text());
-    status.replicas = Some(signed(observed.instances.iter().filter(|instance| instance.pod.is_some()).count()));
+    status.replicas = Some(signed(
+        observed
+            .instances
+            .iter()
+            .filter(|instance| instance.pod.is_some())
+            .count(),
+    ));
     status.ready_replicas = Some(signed(ready));
     status.ready = Some(format!("{ready}/{wanted}"));
     status.version = version(view.as_ref(), previous);
@@ -71,7 +77,11 @@ pub fn status(
 /// A primary is being replaced, and not for long: a write of status would delay it. What the record of the election says
 /// is enough for a moment.
 fn in_haste(view: &View<'_>) -> bool {
-    let opening = view.rules.last_change.as_ref().is_some_and(|change| change.opened.is_none());
+    let opening = view
+        .rules
+        .last_change
+        .as_ref()
+        .is_some_and(|change| change.opened.is_none());
     let busy = match view.rules.phase {
         Phase::Electing { .. } => view.rules.primary.is_some(),
         Phase::Open => opening && view.open_primary().is_none(),
@@ -86,14 +96,19 @@ fn seen_open(view: &View<'_>, serving: Serving) -> Rules {
         && change.opened.is_none()
     {
         let opened = Some(plan::moment(view.now));
-        rules.last_change = Some(Change { opened, ..change.clone() });
+        rules.last_change = Some(Change {
+            opened,
+            ..change.clone()
+        });
     }
     rules
 }
 
 fn serving(view: Option<&View<'_>>) -> Serving {
     let Some(view) = view else { return Serving::Closed };
-    let Some(primary) = &view.rules.primary else { return Serving::Closed };
+    let Some(primary) = &view.rules.primary else {
+        return Serving::Closed;
+    };
     if view.rules.phase != Phase::Open {
         return Serving::Closed;
     }
@@ -114,11 +129,17 @@ fn phase(
     analysis: &Analysis,
     serving: Serving,
 ) -> ApiPhase {
-    let needs_person = [ProblemCode::StatusUnreadable, ProblemCode::StatusLost, ProblemCode::StatusBehind];
+    let needs_person = [
+        ProblemCode::StatusUnreadable,
+        ProblemCode::StatusLost,
+        ProblemCode::StatusBehind,
+    ];
     if needs_person.iter().any(|code| analysis.of(*code).next().is_some()) {
         return ApiPhase::Blocked;
     }
-    let Some(view) = view.filter(|view| view.rules.primary.is_some()) else { return ApiPhase::Creating };
+    let Some(view) = view.filter(|view| view.rules.primary.is_some()) else {
+        return ApiPhase::Creating;
+    };
     match &view.rules.phase {
         Phase::Electing { preferred: Some(_) } => ApiPhase::SwitchingOver,
         Phase::Electing { preferred: None } => ApiPhase::FailingOver,
@@ -128,12 +149,7 @@ fn phase(
     }
 }
 
-fn health(
-    analysis: &Analysis,
-    serving: Serving,
-    complete: bool,
-    previous: &MySQLClusterStatus,
-) -> Option<Health> {
+fn health(analysis: &Analysis, serving: Serving, complete: bool, previous: &MySQLClusterStatus) -> Option<Health> {
     let blocked = analysis.told_in(ConditionType::WritesBlocked).next().is_some();
     match serving {
         Serving::Unknown => previous.health,
@@ -146,11 +162,12 @@ fn health(
 
 fn version(view: Option<&View<'_>>, previous: &MySQLClusterStatus) -> Option<String> {
     let primary = view.and_then(View::primary);
-    let version = primary.map(|seen| seen.report.version.clone()).filter(|version| !version.is_empty());
+    let version = primary
+        .map(|seen| seen.report.version.clone())
+        .filter(|version| !version.is_empty());
     version.or_else(|| previous.version.clone())
 }
 
 fn signed(number: usize) -> i32 {
     i32::try_from(number).unwrap_or(i32::MAX)
 }
-

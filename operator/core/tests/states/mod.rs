@@ -51,12 +51,20 @@ pub(crate) fn name(ordinal: usize) -> InstanceName {
 }
 
 pub(crate) fn id(ordinal: usize) -> MemberId {
-    MemberId { instance: name(ordinal), incarnation: Incarnation(format!("life-{ordinal}")) }
+    MemberId {
+        instance: name(ordinal),
+        incarnation: Incarnation(format!("life-{ordinal}")),
+    }
 }
 
 /// The members but one.
 pub(crate) fn members_but(rules: &Rules, ordinal: usize) -> BTreeSet<MemberId> {
-    rules.members.iter().filter(|member| *member != &id(ordinal)).cloned().collect()
+    rules
+        .members
+        .iter()
+        .filter(|member| *member != &id(ordinal))
+        .cloned()
+        .collect()
 }
 
 fn host(ordinal: usize) -> String {
@@ -80,7 +88,12 @@ pub(crate) fn healthy(replicas: usize) -> State {
         owner: OperatorId("me".to_owned()),
         phase: Phase::Open,
         phase_since: ago(1000),
-        primary: Some(PrimaryRef { id: id(0), server_uuid: uuid(0), epoch: 5, since: ago(1000) }),
+        primary: Some(PrimaryRef {
+            id: id(0),
+            server_uuid: uuid(0),
+            epoch: 5,
+            since: ago(1000),
+        }),
         baseline: set("a:1-50"),
         members: members.iter().cloned().collect(),
         acks_required: acks,
@@ -96,9 +109,14 @@ pub(crate) fn healthy(replicas: usize) -> State {
         }),
     };
     let instances = (0..replicas).map(instance).collect();
-    let mut state = State { observed: observed(instances, replicas), rules: Some(rules) };
+    let mut state = State {
+        observed: observed(instances, replicas),
+        rules: Some(rules),
+    };
     state = state.with(0, |i| i.writable().told(&members, acks).set("a:1-100"));
-    (1..replicas).fold(state, |state, ordinal| state.with(ordinal, |i| i.set("a:1-100").follows(0)))
+    (1..replicas).fold(state, |state, ordinal| {
+        state.with(ordinal, |i| i.set("a:1-100").follows(0))
+    })
 }
 
 /// The same cluster while it elects in epoch 6, begun three tenths of a second ago: everybody who can be heard is fenced
@@ -115,12 +133,18 @@ pub(crate) fn electing(replicas: usize) -> State {
 /// A cluster that was just made: no memory, every instance pristine.
 pub(crate) fn fresh(replicas: usize) -> State {
     let instances = (0..replicas).map(instance).collect();
-    let state = State { observed: observed(instances, replicas), rules: None };
+    let state = State {
+        observed: observed(instances, replicas),
+        rules: None,
+    };
     (0..replicas).fold(state, |state, ordinal| state.with(ordinal, Instance::pristine))
 }
 
 fn observed(instances: Vec<InstanceObserved>, replicas: usize) -> Observed {
-    let key = ObjectKey { kind: ObjectKind::StatefulSet, name: "shop".to_owned() };
+    let key = ObjectKey {
+        kind: ObjectKind::StatefulSet,
+        name: "shop".to_owned(),
+    };
     let view = ObjectView {
         uid: "set".to_owned(),
         resource_version: "1".to_owned(),
@@ -145,7 +169,11 @@ fn observed(instances: Vec<InstanceObserved>, replicas: usize) -> Observed {
 fn instance(ordinal: usize) -> InstanceObserved {
     let report = InstanceReport {
         incarnation: id(ordinal).incarnation,
-        persisted: Persisted { epoch: 5, seq: 1, ..Persisted::default() },
+        persisted: Persisted {
+            epoch: 5,
+            seq: 1,
+            ..Persisted::default()
+        },
         mysqld: Mysqld::Running,
         message: String::new(),
         restarts: 0,
@@ -155,7 +183,11 @@ fn instance(ordinal: usize) -> InstanceObserved {
         executed: GtidSet::new(),
         received: GtidSet::new(),
         purged: GtidSet::new(),
-        replication: Replication { applier_running: true, lag: Some(Duration::ZERO), ..Replication::default() },
+        replication: Replication {
+            applier_running: true,
+            lag: Some(Duration::ZERO),
+            ..Replication::default()
+        },
         semi_sync: SemiSync::default(),
         disk: Disk { used: 1, size: 10 },
         marker: None,
@@ -163,7 +195,13 @@ fn instance(ordinal: usize) -> InstanceObserved {
         pristine: false,
         leaving: false,
     };
-    let heard = Heard { report, at: now(), settled: true, busy: None, answer: None };
+    let heard = Heard {
+        report,
+        at: now(),
+        settled: true,
+        busy: None,
+        answer: None,
+    };
     InstanceObserved {
         name: name(ordinal),
         ordinal: u32::try_from(ordinal).unwrap(),
@@ -195,7 +233,12 @@ fn instance(ordinal: usize) -> InstanceObserved {
 impl State {
     /// Changes one instance.
     pub(crate) fn with(mut self, ordinal: usize, change: impl FnOnce(Instance) -> Instance) -> Self {
-        let at = self.observed.instances.iter().position(|i| i.name == name(ordinal)).unwrap();
+        let at = self
+            .observed
+            .instances
+            .iter()
+            .position(|i| i.name == name(ordinal))
+            .unwrap();
         let before = self.observed.instances[at].clone();
         self.observed.instances[at] = change(Instance(before)).0;
         self
@@ -218,14 +261,24 @@ impl State {
 
     /// The declared number of instances.
     pub(crate) fn declared(mut self, replicas: usize) -> Self {
-        let set = self.observed.objects.values_mut().find(|object| object.uid == "set").unwrap();
+        let set = self
+            .observed
+            .objects
+            .values_mut()
+            .find(|object| object.uid == "set")
+            .unwrap();
         set.value["spec"]["replicas"] = serde_json::json!(replicas);
         self
     }
 
     /// The template of the StatefulSet is another one.
     pub(crate) fn template(mut self, hash: &str) -> Self {
-        let set = self.observed.objects.values_mut().find(|object| object.uid == "set").unwrap();
+        let set = self
+            .observed
+            .objects
+            .values_mut()
+            .find(|object| object.uid == "set")
+            .unwrap();
         set.value["spec"]["template"]["metadata"]["annotations"]["mysql.mainstay.dev/template"] = hash.into();
         self
     }
@@ -236,8 +289,14 @@ impl State {
     }
 
     pub(crate) fn observation(&self) -> Observed {
-        let memory = self.rules.clone().map_or(Memory::Absent, |rules| Memory::Known(Box::new(rules)));
-        Observed { memory, ..self.observed.clone() }
+        let memory = self
+            .rules
+            .clone()
+            .map_or(Memory::Absent, |rules| Memory::Known(Box::new(rules)));
+        Observed {
+            memory,
+            ..self.observed.clone()
+        }
     }
 
     /// The plan, which breaks no invariant.
@@ -275,7 +334,10 @@ impl State {
     pub(crate) fn waits(&self) -> String {
         let waiting = self.plan().waiting;
         let waits = waiting.iter().filter(|wait| wait.who != "building");
-        waits.map(|wait| format!("{} waits for {}", wait.who, wait.for_what)).collect::<Vec<_>>().join("\n")
+        waits
+            .map(|wait| format!("{} waits for {}", wait.who, wait.for_what))
+            .collect::<Vec<_>>()
+            .join("\n")
     }
 }
 
@@ -295,10 +357,17 @@ fn record_text(rules: &Rules) -> String {
     let members: Vec<_> = rules.members.iter().map(|member| member.instance.0.clone()).collect();
     let phase = match &rules.phase {
         Phase::Open => format!("open {}", rules.primary.as_ref().unwrap().id.instance),
-        Phase::Electing { preferred: Some(preferred) } => format!("electing, {} preferred", preferred.instance),
+        Phase::Electing {
+            preferred: Some(preferred),
+        } => format!("electing, {} preferred", preferred.instance),
         Phase::Electing { preferred: None } => "electing".to_owned(),
     };
-    format!("record epoch {}: {phase}, members {}, k {}", rules.epoch, members.join(" "), rules.acks_required)
+    format!(
+        "record epoch {}: {phase}, members {}, k {}",
+        rules.epoch,
+        members.join(" "),
+        rules.acks_required
+    )
 }
 
 fn command_text(command: &InstanceCommand) -> String {
@@ -306,7 +375,9 @@ fn command_text(command: &InstanceCommand) -> String {
     match &command.verb {
         Verb::Attach { source } => format!("attach {to} to {}", source.id.instance),
         Verb::Clone { donor } => format!("clone {to} from {}", donor.id.instance),
-        Verb::Open { members, acks_required, .. } => format!("open {to} [{}] k {acks_required}", names(members)),
+        Verb::Open {
+            members, acks_required, ..
+        } => format!("open {to} [{}] k {acks_required}", names(members)),
         Verb::Allow { members, acks_required } => format!("allow {to} [{}] k {acks_required}", names(members)),
         Verb::Fence => format!("fence {to}"),
         Verb::Mark => format!("mark {to}"),
@@ -315,7 +386,11 @@ fn command_text(command: &InstanceCommand) -> String {
 }
 
 fn names(members: &BTreeSet<MemberId>) -> String {
-    members.iter().map(|member| member.instance.0.clone()).collect::<Vec<_>>().join(" ")
+    members
+        .iter()
+        .map(|member| member.instance.0.clone())
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 /// One instance, to be changed.
@@ -342,7 +417,11 @@ impl Instance {
 
     /// Not heard for that many seconds.
     pub(crate) fn silent(mut self, seconds: u64) -> Self {
-        self.0.reach = Reach::Silent { since: ago(seconds), reason: "no route".to_owned(), last: None };
+        self.0.reach = Reach::Silent {
+            since: ago(seconds),
+            reason: "no route".to_owned(),
+            last: None,
+        };
         self
     }
 
@@ -403,8 +482,11 @@ impl Instance {
     pub(crate) fn fenced(self) -> Self {
         self.report(|report| {
             report.writable = false;
-            report.replication =
-                Replication { applier_running: true, lag: Some(Duration::ZERO), ..Replication::default() };
+            report.replication = Replication {
+                applier_running: true,
+                lag: Some(Duration::ZERO),
+                ..Replication::default()
+            };
         })
     }
 
@@ -429,7 +511,12 @@ impl Instance {
     pub(crate) fn answered(self, verb: VerbKind, epoch: u64, failure: Option<&str>) -> Self {
         self.heard(|heard| {
             let failure = failure.map(str::to_owned);
-            heard.answer = Some(Answer { verb, epoch, at: now(), failure });
+            heard.answer = Some(Answer {
+                verb,
+                epoch,
+                at: now(),
+                failure,
+            });
         })
     }
 
@@ -449,7 +536,10 @@ impl Instance {
         let name = self.0.name.clone();
         if let Reach::Heard(heard) = &mut self.0.reach {
             let incarnation = heard.report.incarnation.clone();
-            heard.report.persisted.primary = Some(MemberId { instance: name, incarnation });
+            heard.report.persisted.primary = Some(MemberId {
+                instance: name,
+                incarnation,
+            });
         }
         self
     }

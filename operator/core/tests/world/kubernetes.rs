@@ -34,7 +34,10 @@ impl Kubernetes {
     pub(crate) fn apply(&mut self, desired: &Desired) {
         self.writes += 1;
         let version = self.writes.to_string();
-        let uid = self.objects.get(&desired.key).map_or_else(|| format!("uid-{version}"), |object| object.uid.clone());
+        let uid = self
+            .objects
+            .get(&desired.key)
+            .map_or_else(|| format!("uid-{version}"), |object| object.uid.clone());
         let view = ObjectView {
             uid,
             resource_version: version,
@@ -49,7 +52,9 @@ impl Kubernetes {
     pub(crate) fn execute(&mut self, action: &Action, now: jiff::Timestamp) {
         match action {
             Action::Apply(desired) => self.apply(desired),
-            Action::GeneratePasswords { secret, keys, fixed, .. } => {
+            Action::GeneratePasswords {
+                secret, keys, fixed, ..
+            } => {
                 self.writes += 1;
                 let keys = keys.iter().chain(fixed.iter().map(|(key, _)| key)).cloned().collect();
                 self.secrets.keys.insert(secret.clone(), keys);
@@ -62,7 +67,11 @@ impl Kubernetes {
                 self.writes += 1;
                 let not_after = now + *lifetime;
                 let dns_names = dns_names.clone();
-                self.secrets.server = Some(CertificateView { not_before: now, not_after, dns_names });
+                self.secrets.server = Some(CertificateView {
+                    not_before: now,
+                    not_after,
+                    dns_names,
+                });
             }
             Action::WriteClientCa => {
                 self.writes += 1;
@@ -82,20 +91,29 @@ impl Kubernetes {
     }
 
     pub(crate) fn set_replicas(&self) -> u32 {
-        let replicas = self.stateful_set().and_then(|set| set.pointer("/spec/replicas")).and_then(Value::as_u64);
+        let replicas = self
+            .stateful_set()
+            .and_then(|set| set.pointer("/spec/replicas"))
+            .and_then(Value::as_u64);
         u32::try_from(replicas.unwrap_or(0)).unwrap()
     }
 
     pub(crate) fn template(&self) -> Option<String> {
         let annotations = self.stateful_set()?.pointer("/spec/template/metadata/annotations")?;
-        annotations.get("mysql.mainstay.dev/template").and_then(Value::as_str).map(str::to_owned)
+        annotations
+            .get("mysql.mainstay.dev/template")
+            .and_then(Value::as_str)
+            .map(str::to_owned)
     }
 
     /// Addresses behind a Service.
     pub(crate) fn routed(&self, service: &str) -> Vec<String> {
         let mut names = Vec::new();
         for (key, object) in &self.objects {
-            let of = object.value.pointer("/metadata/labels/kubernetes.io~1service-name").and_then(Value::as_str);
+            let of = object
+                .value
+                .pointer("/metadata/labels/kubernetes.io~1service-name")
+                .and_then(Value::as_str);
             if key.kind != ObjectKind::EndpointSlice || of != Some(service) {
                 continue;
             }

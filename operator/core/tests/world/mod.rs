@@ -52,7 +52,14 @@ pub(crate) struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { stale: 0, lose: 0, late: 0, writes: 50, pace: 100, start: Duration::from_secs(1) }
+        Self {
+            stale: 0,
+            lose: 0,
+            late: 0,
+            writes: 50,
+            pace: 100,
+            start: Duration::from_secs(1),
+        }
     }
 }
 
@@ -122,16 +129,30 @@ impl World {
     pub(crate) fn restart_operator(&mut self, number: usize) {
         self.counter += 1;
         let blind = self.operators[number].blind;
-        self.operators[number] = Operator { blind, ..Operator::new(self.counter, self.now) };
+        self.operators[number] = Operator {
+            blind,
+            ..Operator::new(self.counter, self.now)
+        };
     }
 
     pub(crate) fn say(&mut self, text: impl Into<String>) {
-        let at = self.now.duration_since("2026-11-29T12:00:00Z".parse().unwrap()).as_millis();
+        let at = self
+            .now
+            .duration_since("2026-11-29T12:00:00Z".parse().unwrap())
+            .as_millis();
         self.log.push(format!("{at:>7} {}", text.into()));
     }
 
     pub(crate) fn fail(&self, why: &str) -> ! {
-        let tail = self.log.iter().rev().take(60).rev().cloned().collect::<Vec<_>>().join("\n");
+        let tail = self
+            .log
+            .iter()
+            .rev()
+            .take(60)
+            .rev()
+            .cloned()
+            .collect::<Vec<_>>()
+            .join("\n");
         let nodes: Vec<_> = self
             .nodes
             .iter()
@@ -196,7 +217,10 @@ impl World {
         self.nodes.iter().position(|node| {
             node.id().as_ref() == Some(&primary.id)
                 && node.writable()
-                && node.process.as_ref().is_some_and(|process| process.ended.0 >= primary.epoch)
+                && node
+                    .process
+                    .as_ref()
+                    .is_some_and(|process| process.ended.0 >= primary.epoch)
         })
     }
 
@@ -241,7 +265,9 @@ impl World {
     }
 
     pub(crate) fn settled(&self) -> bool {
-        let Some(primary) = self.open_primary() else { return false };
+        let Some(primary) = self.open_primary() else {
+            return false;
+        };
         let Some(rules) = self.rules() else { return false };
         let replicas = self.replicas();
         let source = Some(self.nodes[primary].name.0.clone());
@@ -255,7 +281,9 @@ impl World {
         });
         let template = self.kubernetes.template();
         let pods_fit = self.nodes.iter().filter(|node| node.ordinal < replicas).all(|node| {
-            node.pod.as_ref().is_some_and(|pod| pod.deleting.is_none() && pod.template == template)
+            node.pod
+                .as_ref()
+                .is_some_and(|pod| pod.deleting.is_none() && pod.template == template)
         });
         pods_fit
             && followers.count() + 1 == usize::try_from(replicas).unwrap()
@@ -275,15 +303,24 @@ impl World {
             let ordinal = u32::try_from(self.nodes.len()).unwrap();
             self.nodes.push(Node::new(self.names().instance(ordinal), ordinal));
         }
-        let volumes = self.kubernetes.stateful_set().and_then(|set| set.pointer("/spec/template/spec/volumes"));
+        let volumes = self
+            .kubernetes
+            .stateful_set()
+            .and_then(|set| set.pointer("/spec/template/spec/volumes"));
         let config_map = volumes.and_then(|volumes| {
-            let mut names = volumes.as_array()?.iter().filter_map(|volume| volume.pointer("/configMap/name")?.as_str());
+            let mut names = volumes
+                .as_array()?
+                .iter()
+                .filter_map(|volume| volume.pointer("/configMap/name")?.as_str());
             names.next().map(str::to_owned)
         });
         let (now, start) = (self.now, self.settings.start);
         for at in 0..self.nodes.len() {
             let gone = self.nodes[at].ordinal >= wanted
-                || self.nodes[at].pod.as_ref().is_some_and(|pod| pod.deleting.is_some_and(|end| end <= now));
+                || self.nodes[at]
+                    .pod
+                    .as_ref()
+                    .is_some_and(|pod| pod.deleting.is_some_and(|end| end <= now));
             if gone {
                 self.nodes[at].pod = None;
                 self.nodes[at].process = None;
@@ -318,7 +355,10 @@ impl World {
     fn new_volume(&mut self) -> Volume {
         self.counter += 1;
         let number = self.counter;
-        Volume::new(format!("life-{number}"), format!("{number:08x}-0000-4000-8000-000000000000"))
+        Volume::new(
+            format!("life-{number}"),
+            format!("{number:08x}-0000-4000-8000-000000000000"),
+        )
     }
 
     // ---- instances ----
@@ -326,7 +366,9 @@ impl World {
     fn mysqlds(&mut self) {
         for at in 0..self.nodes.len() {
             let now = self.now;
-            let Some(process) = &mut self.nodes[at].process else { continue };
+            let Some(process) = &mut self.nodes[at].process else {
+                continue;
+            };
             match process.mysqld {
                 Mysqld::Starting if process.until <= now => {
                     process.mysqld = Mysqld::Running;
@@ -340,10 +382,16 @@ impl World {
 
     /// A clone has ended: a data directory with another incarnation, of the donor's data or empty.
     fn end_clone(&mut self, at: usize) {
-        let donor = self.nodes[at].process.as_ref().and_then(|process| process.donor.clone());
+        let donor = self.nodes[at]
+            .process
+            .as_ref()
+            .and_then(|process| process.donor.clone());
         let found = donor.and_then(|(name, incarnation)| {
             let donor = self.nodes.iter().find(|node| node.name == name && node.running())?;
-            let volume = donor.volume.as_ref().filter(|volume| volume.incarnation == incarnation)?;
+            let volume = donor
+                .volume
+                .as_ref()
+                .filter(|volume| volume.incarnation == incarnation)?;
             (!self.is_apart(&self.nodes[at].name, &name)).then(|| volume.executed.clone())
         });
         let accepted = self.nodes[at].volume.as_ref().map_or((0, 0), |volume| volume.accepted);
@@ -355,7 +403,10 @@ impl World {
             volume.executed = executed;
         }
         let incarnation = volume.incarnation.clone();
-        self.say(format!("{} is cloned: {incarnation} {}", self.nodes[at].name, volume.executed));
+        self.say(format!(
+            "{} is cloned: {incarnation} {}",
+            self.nodes[at].name, volume.executed
+        ));
         self.nodes[at].volume = Some(volume);
         let (now, start) = (self.now, self.settings.start);
         self.nodes[at].start(now, start);
@@ -364,25 +415,44 @@ impl World {
     /// Commands that arrive.
     fn deliver(&mut self) {
         let now = self.now;
-        let (due, rest) = std::mem::take(&mut self.messages).into_iter().partition(|message| message.arrives <= now);
+        let (due, rest) = std::mem::take(&mut self.messages)
+            .into_iter()
+            .partition(|message| message.arrives <= now);
         self.messages = rest;
         for message in due {
-            let Message { operator, to, command, seq, .. } = message;
+            let Message {
+                operator,
+                to,
+                command,
+                seq,
+                ..
+            } = message;
             if self.cut.contains(&(operator, to.clone())) || self.random.chance(self.settings.lose) {
                 continue;
             }
-            let Some(at) = self.nodes.iter().position(|node| node.name == to) else { continue };
+            let Some(at) = self.nodes.iter().position(|node| node.name == to) else {
+                continue;
+            };
             let start = self.settings.start;
             let text = format!("{:?} to {to} ({}, {seq})", command.verb.kind(), command.epoch);
             let answer = self.nodes[at].accept(command, seq, operator, now, start);
-            let outcome = answer.as_ref().map_or_else(|| "begun".to_owned(), |a| format!("{:?}", a.refusal));
+            let outcome = answer
+                .as_ref()
+                .map_or_else(|| "begun".to_owned(), |a| format!("{:?}", a.refusal));
             self.say(format!("{text}: {outcome}"));
             self.answer(at, answer);
         }
     }
 
     fn answer(&mut self, at: usize, answer: Option<Answer>) {
-        let Some(Answer { operator, pair, refusal }) = answer else { return };
+        let Some(Answer {
+            operator,
+            pair,
+            refusal,
+        }) = answer
+        else {
+            return;
+        };
         let name = self.nodes[at].name.clone();
         if self.cut.contains(&(operator, name.clone())) || self.random.chance(self.settings.lose) {
             return;
@@ -395,18 +465,31 @@ impl World {
     /// Open and Mark wait for others.
     fn progress(&mut self) {
         for at in 0..self.nodes.len() {
-            let Some(progress) = self.nodes[at].process.as_ref().and_then(|process| process.progress.clone()) else {
+            let Some(progress) = self.nodes[at]
+                .process
+                .as_ref()
+                .and_then(|process| process.progress.clone())
+            else {
                 continue;
             };
             let name = self.nodes[at].name.clone();
             let done = match &progress.command.verb {
-                Verb::Open { members, acks_required, .. } => {
+                Verb::Open {
+                    members, acks_required, ..
+                } => {
                     let listed: Vec<_> = members.iter().map(|member| member.instance.clone()).collect();
-                    let connected = self.clients_of(&name).into_iter().filter(|client| listed.contains(client)).count();
+                    let connected = self
+                        .clients_of(&name)
+                        .into_iter()
+                        .filter(|client| listed.contains(client))
+                        .count();
                     self.nodes[at].running() && connected >= usize::try_from(*acks_required).unwrap()
                 }
                 Verb::Mark => self.marked(at, progress.marker),
-                Verb::Fence => self.nodes[at].process.as_ref().is_some_and(|process| process.waiting.is_empty()),
+                Verb::Fence => self.nodes[at]
+                    .process
+                    .as_ref()
+                    .is_some_and(|process| process.waiting.is_empty()),
                 _ => true,
             };
             let late = progress.deadline <= self.now || !self.nodes[at].running();
@@ -427,7 +510,11 @@ impl World {
             process.ended = progress.pair;
             let fence = matches!(progress.command.verb, Verb::Fence);
             let refusal = (!done && !fence).then(|| "the deadline passed".to_owned());
-            let answer = Answer { operator: progress.operator, pair: progress.pair, refusal };
+            let answer = Answer {
+                operator: progress.operator,
+                pair: progress.pair,
+                refusal,
+            };
             self.answer(at, Some(answer));
         }
     }
@@ -473,8 +560,14 @@ impl World {
     fn clients_of(&self, source: &InstanceName) -> Vec<InstanceName> {
         let connected = self.nodes.iter().filter(|node| {
             node.running()
-                && node.process.as_ref().is_some_and(|process| process.receiver && process.connected)
-                && node.volume.as_ref().is_some_and(|volume| volume.source.as_ref() == Some(&source.0))
+                && node
+                    .process
+                    .as_ref()
+                    .is_some_and(|process| process.receiver && process.connected)
+                && node
+                    .volume
+                    .as_ref()
+                    .is_some_and(|volume| volume.source.as_ref() == Some(&source.0))
         });
         connected.map(|node| node.name.clone()).collect()
     }
@@ -500,15 +593,18 @@ impl World {
 
     fn receive(&mut self, at: usize) {
         let node = &self.nodes[at];
-        let Some(source) = node.volume.as_ref().and_then(|volume| volume.source.clone()) else { return };
+        let Some(source) = node.volume.as_ref().and_then(|volume| volume.source.clone()) else {
+            return;
+        };
         if !node.running() || !node.process.as_ref().is_some_and(|process| process.receiver) {
             return;
         }
         let name = node.name.clone();
         let from = self.nodes.iter().position(|other| {
-            let listed = other.process.as_ref().is_some_and(|process| {
-                process.allowed.as_ref().is_none_or(|allowed| allowed.contains(&name))
-            });
+            let listed = other
+                .process
+                .as_ref()
+                .is_some_and(|process| process.allowed.as_ref().is_none_or(|allowed| allowed.contains(&name)));
             other.name.0 == source && other.running() && listed && !self.is_apart(&other.name, &name)
         });
         let Some(from) = from else {
@@ -541,7 +637,9 @@ impl World {
     /// Commits that have their acknowledgements return to their clients, in the order of the binlog.
     fn release(&mut self, at: usize) {
         let node = &mut self.nodes[at];
-        let (Some(process), Some(volume)) = (&mut node.process, &mut node.volume) else { return };
+        let (Some(process), Some(volume)) = (&mut node.process, &mut node.volume) else {
+            return;
+        };
         if process.mysqld != Mysqld::Running {
             return;
         }
@@ -638,7 +736,13 @@ impl World {
                 deleting: false,
             });
             let reach = operator.reach(&name, self.now);
-            instances.push(InstanceObserved { name, ordinal, pod, claim, reach });
+            instances.push(InstanceObserved {
+                name,
+                ordinal,
+                pod,
+                claim,
+                reach,
+            });
         }
         Observed {
             operator: operator.id.clone(),
@@ -666,12 +770,19 @@ impl World {
     /// Something changed, or the time has come that the last plan named.
     fn is_called(&mut self, number: usize) -> bool {
         let operator = &self.operators[number];
-        let mut seen = format!("{} {} {:?}", self.kubernetes.version, self.kubernetes.writes, self.cluster.metadata);
+        let mut seen = format!(
+            "{} {} {:?}",
+            self.kubernetes.version, self.kubernetes.writes, self.cluster.metadata
+        );
         for ordinal in 0..self.replicas().max(u32::try_from(self.nodes.len()).unwrap()) {
             let name = self.names().instance(ordinal);
             seen.push_str(&operator.outline(&name, self.now));
             let node = self.nodes.iter().find(|node| node.name == name);
-            seen.push_str(&format!("{:?} {}", node.map(|n| &n.pod), node.is_some_and(Node::running)));
+            seen.push_str(&format!(
+                "{:?} {}",
+                node.map(|n| &n.pod),
+                node.is_some_and(Node::running)
+            ));
         }
         let due = operator.look_at.is_some_and(|at| at <= self.now);
         let called = due || seen != operator.seen;
@@ -752,14 +863,23 @@ impl World {
             spec: Ok(&spec),
         };
         time("validate", &mut || drop(ValidatedCluster::new(&self.cluster)));
-        let inputs = mainstay_core::build::Inputs { server_id_base: 100, operator_image: "x".to_owned() };
+        let inputs = mainstay_core::build::Inputs {
+            server_id_base: 100,
+            operator_image: "x".to_owned(),
+        };
         let set = self.kubernetes.stateful_set();
-        time("build", &mut || drop(mainstay_core::build::desired_objects(&spec, &inputs, set)));
+        time("build", &mut || {
+            drop(mainstay_core::build::desired_objects(&spec, &inputs, set))
+        });
         let built = mainstay_core::build::desired_objects(&spec, &inputs, set);
         for desired in &built {
             let there = &self.kubernetes.objects[&desired.key].value;
-            time(&format!("diff {:?}", desired.key), &mut || drop(mainstay_core::diff::needs_apply(&desired.value, there)));
-            time(&format!("stamp {:?}", desired.key), &mut || drop(mainstay_core::diff::stamped(desired.value.clone())));
+            time(&format!("diff {:?}", desired.key), &mut || {
+                drop(mainstay_core::diff::needs_apply(&desired.value, there))
+            });
+            time(&format!("stamp {:?}", desired.key), &mut || {
+                drop(mainstay_core::diff::stamped(desired.value.clone()))
+            });
         }
         time("analyse", &mut || drop(analyse(&subject, &observed, self.now)));
         let analysis = analyse(&subject, &observed, self.now);
@@ -767,7 +887,11 @@ impl World {
         let plan = plan(&subject, &observed, &analysis, self.now);
         time("check", &mut || drop(check(&subject, &observed, &plan, self.now)));
         let previous = self.kubernetes.status.clone();
-        time("status", &mut || drop(status::status(&subject, &observed, &analysis, &plan, &previous, self.now)));
+        time("status", &mut || {
+            drop(status::status(
+                &subject, &observed, &analysis, &plan, &previous, self.now,
+            ))
+        });
     }
 
     fn act(&mut self, number: usize, action: &Action) {
@@ -777,7 +901,11 @@ impl World {
                 for command in commands {
                     let seq = self.operators[number].send(command, self.now);
                     let late = self.random.chance(self.settings.late);
-                    let delay = if late { self.random.below(10_000) } else { self.random.below(40) };
+                    let delay = if late {
+                        self.random.below(10_000)
+                    } else {
+                        self.random.below(40)
+                    };
                     self.messages.push(Message {
                         operator: number,
                         to: command.to.instance.clone(),
@@ -804,7 +932,12 @@ impl World {
         let read = self.operators[number].read;
         let status = status::record(&self.kubernetes.status, &record.rules);
         let done = self.kubernetes.put_status(read, status);
-        let members: Vec<_> = record.rules.members.iter().map(|member| member.instance.to_string()).collect();
+        let members: Vec<_> = record
+            .rules
+            .members
+            .iter()
+            .map(|member| member.instance.to_string())
+            .collect();
         self.say(format!(
             "{number} records epoch {} {:?} members {members:?} k {}: {} {}: {done}",
             record.rules.epoch, record.rules.phase, record.rules.acks_required, record.reason, record.message
@@ -820,7 +953,9 @@ impl World {
 
     fn check_safety(&self) {
         if let Some(primary) = self.open_primary() {
-            let lost = self.acked.subtract(&self.nodes[primary].volume.as_ref().unwrap().offers());
+            let lost = self
+                .acked
+                .subtract(&self.nodes[primary].volume.as_ref().unwrap().offers());
             if !lost.is_empty() {
                 self.fail(&format!("{} is open and lost {lost}", self.nodes[primary].name));
             }

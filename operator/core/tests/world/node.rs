@@ -6,9 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use mainstay_core::GtidSet;
 use mainstay_core::action::{InstanceCommand, Verb};
-use mainstay_core::observed::{
-    Disk, InstanceReport, Mysqld, Persisted, Replication, SemiSync,
-};
+use mainstay_core::observed::{Disk, InstanceReport, Mysqld, Persisted, Replication, SemiSync};
 use mainstay_core::rules::{Incarnation, InstanceName, MemberId};
 
 /// (epoch, seq)
@@ -144,11 +142,16 @@ impl Node {
 
     pub(crate) fn id(&self) -> Option<MemberId> {
         let volume = self.volume.as_ref()?;
-        Some(MemberId { instance: self.name.clone(), incarnation: Incarnation(volume.incarnation.clone()) })
+        Some(MemberId {
+            instance: self.name.clone(),
+            incarnation: Incarnation(volume.incarnation.clone()),
+        })
     }
 
     pub(crate) fn running(&self) -> bool {
-        self.process.as_ref().is_some_and(|process| process.mysqld == Mysqld::Running)
+        self.process
+            .as_ref()
+            .is_some_and(|process| process.mysqld == Mysqld::Running)
     }
 
     pub(crate) fn writable(&self) -> bool {
@@ -206,7 +209,11 @@ impl Node {
         let shown = |set: &GtidSet| if running { set.clone() } else { GtidSet::new() };
         Some(InstanceReport {
             incarnation: Incarnation(volume.incarnation.clone()),
-            persisted: Persisted { epoch: process.ended.0, seq: process.ended.1, ..volume.told.clone() },
+            persisted: Persisted {
+                epoch: process.ended.0,
+                seq: process.ended.1,
+                ..volume.told.clone()
+            },
             mysqld: process.mysqld,
             message: String::new(),
             restarts: self.restarts,
@@ -217,12 +224,17 @@ impl Node {
             received: shown(&volume.relay),
             purged: shown(&volume.purged),
             replication: Replication {
-                source_host: volume.source.as_ref().filter(|_| running && process.receiver).map(|source| host(source)),
+                source_host: volume
+                    .source
+                    .as_ref()
+                    .filter(|_| running && process.receiver)
+                    .map(|source| host(source)),
                 receiver_running: running && process.receiver && process.connected,
                 applier_running: running && process.applier,
-                last_heard: process.last_heard.filter(|_| process.receiver).map(|at| {
-                    Duration::try_from(now.duration_since(at)).unwrap_or_default()
-                }),
+                last_heard: process
+                    .last_heard
+                    .filter(|_| process.receiver)
+                    .map(|at| Duration::try_from(now.duration_since(at)).unwrap_or_default()),
                 lag: running.then(|| {
                     let behind = !volume.executed.contains(&volume.relay);
                     Duration::from_millis(if behind { 5000 } else { 0 })
@@ -254,7 +266,13 @@ impl Node {
         restart: Duration,
     ) -> Option<Answer> {
         let pair = (command.epoch, seq);
-        let refuse = |reason: &str| Some(Answer { operator, pair, refusal: Some(reason.to_owned()) });
+        let refuse = |reason: &str| {
+            Some(Answer {
+                operator,
+                pair,
+                refusal: Some(reason.to_owned()),
+            })
+        };
         let (process, volume) = (self.process.as_mut()?, self.volume.as_mut()?);
         if command.to.incarnation.0 != volume.incarnation {
             return refuse("another incarnation");
@@ -275,14 +293,25 @@ impl Node {
                 if process.mysqld == Mysqld::Running && process.writable && !process.waiting.is_empty() {
                     // Commits that wait get a moment; no new ones begin.
                     process.closing = true;
-                    process.progress = Some(Progress { command, pair, operator, deadline, marker: None });
+                    process.progress = Some(Progress {
+                        command,
+                        pair,
+                        operator,
+                        deadline,
+                        marker: None,
+                    });
                     return None;
                 }
                 self.fence(now, restart);
                 None
             }
             Verb::Attach { source } => self.attach(&source.id.instance),
-            Verb::Open { members, acks_required, baseline, .. } => {
+            Verb::Open {
+                members,
+                acks_required,
+                baseline,
+                ..
+            } => {
                 let set = volume.executed.union(&volume.relay);
                 if process.mysqld != Mysqld::Running || !volume.executed.contains(&volume.relay) {
                     Some("not running or not applied".to_owned())
@@ -293,7 +322,13 @@ impl Node {
                     process.allowed = Some(members.iter().map(|member| member.instance.clone()).collect());
                     process.wait_for = (*acks_required > 0).then_some(*acks_required);
                     process.marker = None;
-                    process.progress = Some(Progress { command, pair, operator, deadline, marker: None });
+                    process.progress = Some(Progress {
+                        command,
+                        pair,
+                        operator,
+                        deadline,
+                        marker: None,
+                    });
                     return None;
                 }
             }
@@ -317,7 +352,13 @@ impl Node {
                 if process.mysqld != Mysqld::Running || !process.writable {
                     Some("not writable".to_owned())
                 } else {
-                    process.progress = Some(Progress { command, pair, operator, deadline, marker: None });
+                    process.progress = Some(Progress {
+                        command,
+                        pair,
+                        operator,
+                        deadline,
+                        marker: None,
+                    });
                     return None;
                 }
             }
@@ -340,7 +381,11 @@ impl Node {
         if let Some(process) = &mut self.process {
             process.ended = pair;
         }
-        Some(Answer { operator, pair, refusal })
+        Some(Answer {
+            operator,
+            pair,
+            refusal,
+        })
     }
 
     /// Stops receiving, becomes read-only; killed rather than waiting for a commit that nobody acknowledges.

@@ -76,11 +76,18 @@ impl Operator {
     pub(crate) fn reach(&self, name: &InstanceName, now: Timestamp) -> Reach {
         let silence = jiff::SignedDuration::from_secs(2);
         let Some((report, at)) = self.streams.get(name) else {
-            return Reach::Unknown { since: self.started, reason: "never heard".to_owned() };
+            return Reach::Unknown {
+                since: self.started,
+                reason: "never heard".to_owned(),
+            };
         };
         if now.duration_since(*at) >= silence {
             let last = Some(Box::new(report.clone()));
-            return Reach::Silent { since: *at, reason: "no message".to_owned(), last };
+            return Reach::Silent {
+                since: *at,
+                reason: "no message".to_owned(),
+                last,
+            };
         }
         let ledger = self.ledger.get(name).cloned().unwrap_or_default();
         let reported = (report.persisted.epoch, report.persisted.seq);
@@ -89,7 +96,10 @@ impl Operator {
             report: report.clone(),
             at: *at,
             settled: all_answered || reported >= ledger.newest,
-            busy: ledger.open.as_ref().map(|sent| Busy { verb: sent.verb, epoch: sent.pair.0 }),
+            busy: ledger.open.as_ref().map(|sent| Busy {
+                verb: sent.verb,
+                epoch: sent.pair.0,
+            }),
             answer: ledger.answer,
         };
         Reach::Heard(Box::new(heard))
@@ -127,7 +137,11 @@ impl Operator {
         let pair = (command.epoch, self.seq);
         ledger.newest = pair;
         let deadline = now + command.deadline + jiff::SignedDuration::from_millis(500);
-        ledger.open = Some(Sent { pair, verb: command.verb.kind(), deadline });
+        ledger.open = Some(Sent {
+            pair,
+            verb: command.verb.kind(),
+            deadline,
+        });
         self.seq
     }
 
@@ -137,7 +151,12 @@ impl Operator {
             if let Some(sent) = ledger.open.take_if(|sent| sent.deadline <= now) {
                 ledger.lost = true;
                 let failure = Some("no answer".to_owned());
-                ledger.answer = Some(Answer { verb: sent.verb, epoch: sent.pair.0, at: now, failure });
+                ledger.answer = Some(Answer {
+                    verb: sent.verb,
+                    epoch: sent.pair.0,
+                    at: now,
+                    failure,
+                });
             }
         }
     }
@@ -152,13 +171,18 @@ impl Operator {
         now: Timestamp,
     ) {
         let ledger = self.ledger.entry(name.clone()).or_default();
-        let persisted = report.as_ref().is_some_and(|report| {
-            (report.persisted.epoch, report.persisted.seq) >= pair
-        });
+        let persisted = report
+            .as_ref()
+            .is_some_and(|report| (report.persisted.epoch, report.persisted.seq) >= pair);
         if let Some(sent) = ledger.open.take_if(|sent| sent.pair == pair) {
             // A command that was refused before its pair was persisted says nothing of older ones that were given up.
             ledger.lost &= !persisted;
-            ledger.answer = Some(Answer { verb: sent.verb, epoch: pair.0, at: now, failure: refusal });
+            ledger.answer = Some(Answer {
+                verb: sent.verb,
+                epoch: pair.0,
+                at: now,
+                failure: refusal,
+            });
         }
         if let Some(report) = report {
             self.streams.insert(name.clone(), (report, now));

@@ -33,10 +33,19 @@ pub(super) async fn allow(context: &Context<'_>, list: &Listed) -> Outcome {
 /// `super_read_only`, which has to be left for changing accounts.
 pub(super) async fn enforce_list(context: &Context<'_>, list: &Listed, closed: bool) -> Result<bool, Refusal> {
     let mysql = context.mysql;
-    let wanted = |lock: &AccountLock| AccountLock { locked: !list.ordinals.contains(&lock.ordinal), ..*lock };
+    let wanted = |lock: &AccountLock| AccountLock {
+        locked: !list.ordinals.contains(&lock.ordinal),
+        ..*lock
+    };
     let locks = mysql.account_locks(context.left()).await?;
-    if let Some(ordinal) = list.ordinals.iter().find(|ordinal| locks.iter().all(|lock| lock.ordinal != **ordinal)) {
-        return Err(Refusal(format!("there is no replication account for the instance with the ordinal {ordinal}")));
+    if let Some(ordinal) = list
+        .ordinals
+        .iter()
+        .find(|ordinal| locks.iter().all(|lock| lock.ordinal != **ordinal))
+    {
+        return Err(Refusal(format!(
+            "there is no replication account for the instance with the ordinal {ordinal}"
+        )));
     }
     let changes: Vec<AccountLock> = locks.iter().filter(|lock| wanted(lock) != **lock).map(wanted).collect();
     if !changes.is_empty() {
@@ -58,9 +67,11 @@ pub(super) async fn enforce_list(context: &Context<'_>, list: &Listed, closed: b
 /// Sessions that might acknowledge without being listed: other instances, and foreign clients with semi-sync on (C14).
 /// A foreign client without it (change data capture) only reads.
 fn unlisted(state: &ServerState, list: &Listed) -> Vec<u64> {
-    let unlisted = |ordinal: Option<u32>, semi_sync: bool| {
-        ordinal.map_or(semi_sync, |ordinal| !list.ordinals.contains(&ordinal))
-    };
-    let threads = state.dump_threads.iter().filter(|thread| unlisted(thread.ordinal, thread.semi_sync));
+    let unlisted =
+        |ordinal: Option<u32>, semi_sync: bool| ordinal.map_or(semi_sync, |ordinal| !list.ordinals.contains(&ordinal));
+    let threads = state
+        .dump_threads
+        .iter()
+        .filter(|thread| unlisted(thread.ordinal, thread.semi_sync));
     threads.map(|thread| thread.connection).collect()
 }

@@ -22,14 +22,26 @@ pub(super) async fn attach(context: &Context<'_>, source: &Endpoint) -> Outcome 
     }
     let secrets = context.shared.secrets();
     let Some(password) = &secrets.credentials.replication else {
-        return Err(refusal("the password of the replication account is not known: see the Secret's file replication"));
+        return Err(refusal(
+            "the password of the replication account is not known: see the Secret's file replication",
+        ));
     };
     let source = ReplicationSource {
         host: source.host.clone(),
         port: source.port,
-        ca: context.shared.config.paths.server_tls.join("ca.crt").display().to_string(),
+        ca: context
+            .shared
+            .config
+            .paths
+            .server_tls
+            .join("ca.crt")
+            .display()
+            .to_string(),
     };
-    let same = state.channel.as_ref().filter(|channel| channel.host == source.host && channel.port == source.port);
+    let same = state
+        .channel
+        .as_ref()
+        .filter(|channel| channel.host == source.host && channel.port == source.port);
     if let Some(channel) = same.filter(|channel| channel.applier_error.is_none()) {
         return resume(context, channel, password).await;
     }
@@ -43,7 +55,9 @@ pub(super) async fn attach(context: &Context<'_>, source: &Endpoint) -> Outcome 
     apply_everything(context).await?;
     mysql.set_source(&source, context.left()).await?;
     mysql.start_applier(context.left()).await?;
-    mysql.start_receiver(context.shared.config.ordinal, password, context.left()).await?;
+    mysql
+        .start_receiver(context.shared.config.ordinal, password, context.left())
+        .await?;
     if was_primary && let Err(error) = mysql.end_client_sessions(false, CLIENTS).await {
         tracing::warn!(%error, "clients of the former primary may still be connected");
     }
@@ -58,9 +72,16 @@ async fn resume(context: &Context<'_>, channel: &Channel, password: &SecretStrin
         context.mysql.start_applier(context.left()).await?;
     }
     if !receives {
-        context.mysql.start_receiver(context.shared.config.ordinal, password, context.left()).await?;
+        context
+            .mysql
+            .start_receiver(context.shared.config.ordinal, password, context.left())
+            .await?;
     }
-    Ok(if receives && applies { Done::Already } else { Done::Applied })
+    Ok(if receives && applies {
+        Done::Already
+    } else {
+        Done::Applied
+    })
 }
 
 /// A former primary waits for acknowledgements, and so would its applier. It is read-only, so nobody waits now. The
@@ -82,8 +103,14 @@ async fn apply_everything(context: &Context<'_>) -> Result<(), Refusal> {
             return Ok(());
         }
         let channel = state.channel.as_ref();
-        if let Some(error) = channel.and_then(|channel| channel.applier_error.as_ref()).filter(|_| started) {
-            return Err(Refusal(format!("received transactions cannot be applied: {}", error.text)));
+        if let Some(error) = channel
+            .and_then(|channel| channel.applier_error.as_ref())
+            .filter(|_| started)
+        {
+            return Err(Refusal(format!(
+                "received transactions cannot be applied: {}",
+                error.text
+            )));
         }
         if channel.is_some_and(|channel| !channel.applier_running) {
             context.mysql.start_applier(context.left()).await?;
@@ -91,7 +118,10 @@ async fn apply_everything(context: &Context<'_>) -> Result<(), Refusal> {
         }
         if context.left() <= POLL {
             let missing = state.received().subtract(&state.executed);
-            return Err(Refusal(format!("{} received transactions are not applied yet", missing.count())));
+            return Err(Refusal(format!(
+                "{} received transactions are not applied yet",
+                missing.count()
+            )));
         }
         sleep(POLL).await;
     }

@@ -23,9 +23,15 @@ pub(super) async fn clone(context: &Context<'_>, donor: &Endpoint) -> Outcome {
     }
     let secrets = context.shared.secrets();
     let Some(password) = secrets.credentials.clone.clone() else {
-        return Err(refusal("the password of the clone account is not known: see the Secret's file clone"));
+        return Err(refusal(
+            "the password of the clone account is not known: see the Secret's file clone",
+        ));
     };
-    let donor = CloneDonor { host: donor.host.clone(), port: donor.port, password };
+    let donor = CloneDonor {
+        host: donor.host.clone(),
+        port: donor.port,
+        password,
+    };
     context.server.clone_from(donor).await.map_err(Refusal)?;
     Ok(Done::Applied)
 }

@@ -47,7 +47,12 @@ pub(super) async fn fence(context: &Context<'_>) -> Outcome {
 /// Whether mysqld answers soon, so that the reply can bring the set. Nobody waits for one that was down before.
 async fn comes_up(context: &Context<'_>, killed: bool) -> bool {
     let until = context.deadline + AFTERWARDS;
-    killed && context.server.running(until.saturating_duration_since(Instant::now())).await.is_ok()
+    killed
+        && context
+            .server
+            .running(until.saturating_duration_since(Instant::now()))
+            .await
+            .is_ok()
 }
 
 /// A look at the server that does not take for ever when mysqld is frozen.
@@ -83,7 +88,11 @@ async fn fence_by_sql(context: &Context<'_>) -> Outcome {
         end_clients(context).await;
     }
     apply_rest(context, &after).await;
-    Ok(if was_writable || receives || unlocked { Done::Applied } else { Done::Already })
+    Ok(if was_writable || receives || unlocked {
+        Done::Applied
+    } else {
+        Done::Already
+    })
 }
 
 /// Whoever wins may have to be followed by anybody, so every account may log in again. Accounts cannot be changed under
@@ -96,8 +105,13 @@ async fn unlock_all(context: &Context<'_>, before: &ServerState) -> Result<bool,
     }
     let locked = |lock: &AccountLock| lock.locked;
     let open = |lock: AccountLock| AccountLock { locked: false, ..lock };
-    let locks: Vec<AccountLock> =
-        mysql.account_locks(limit(context)).await?.into_iter().filter(locked).map(open).collect();
+    let locks: Vec<AccountLock> = mysql
+        .account_locks(limit(context))
+        .await?
+        .into_iter()
+        .filter(locked)
+        .map(open)
+        .collect();
     if locks.is_empty() {
         return Ok(false);
     }

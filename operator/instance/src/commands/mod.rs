@@ -107,12 +107,23 @@ impl Commands {
     #[must_use]
     pub(crate) fn new(shared: Arc<Shared>, server: Arc<dyn Server>) -> Self {
         let duties = Duties::new(Arc::clone(&shared));
-        Self { shared, server, duties, serial: Mutex::new(()), fences: watch::Sender::new(0) }
+        Self {
+            shared,
+            server,
+            duties,
+            serial: Mutex::new(()),
+            fences: watch::Sender::new(0),
+        }
     }
 
     /// Carries a command out and answers. It goes on when nobody waits for the answer any more.
     pub(crate) async fn execute(self: Arc<Self>, head: Head, verb: Verb) -> proto::CommandReply {
-        let span = tracing::info_span!("command", verb = verb.kind().as_str(), epoch = head.epoch, seq = head.seq);
+        let span = tracing::info_span!(
+            "command",
+            verb = verb.kind().as_str(),
+            epoch = head.epoch,
+            seq = head.seq
+        );
         let work = async move { self.carry_out(&head, &verb).await };
         match tokio::spawn(tracing::Instrument::instrument(work, span)).await {
             Ok(reply) => reply,
@@ -206,8 +217,10 @@ impl Commands {
     }
 
     async fn persist(&self, head: &Head, verb: &Verb) -> Result<(), Refusal> {
-        let own =
-            MemberId { instance: self.shared.config.instance.clone(), incarnation: self.shared.state().incarnation() };
+        let own = MemberId {
+            instance: self.shared.config.instance.clone(),
+            incarnation: self.shared.state().incarnation(),
+        };
         let before = self.shared.state().told;
         let told = tell(&before, head, verb, &own);
         if matches!(verb, Verb::Open { .. } | Verb::Allow { .. })
@@ -256,7 +269,12 @@ impl Commands {
                 context.ready().await?;
                 attach::attach(&context, source).await
             }
-            Verb::Open { members, acks_required, baseline, application } => {
+            Verb::Open {
+                members,
+                acks_required,
+                baseline,
+                application,
+            } => {
                 context.ready().await?;
                 let list = Listed::new(members, *acks_required)?;
                 open::open(&context, &list, baseline, application.as_ref()).await
@@ -275,10 +293,19 @@ impl Commands {
 
 /// What an instance has been told when this command is accepted.
 fn tell(before: &Persisted, head: &Head, verb: &Verb, own: &MemberId) -> Persisted {
-    let mut told = Persisted { epoch: head.epoch, seq: head.seq, ..before.clone() };
+    let mut told = Persisted {
+        epoch: head.epoch,
+        seq: head.seq,
+        ..before.clone()
+    };
     match verb {
         Verb::Fence | Verb::Mark | Verb::Restart | Verb::Attach { .. } | Verb::Clone { .. } => {}
-        Verb::Open { members, acks_required, baseline, .. } => {
+        Verb::Open {
+            members,
+            acks_required,
+            baseline,
+            ..
+        } => {
             told.told_epoch = head.epoch;
             told.primary = Some(own.clone());
             told.members = members.iter().cloned().collect();
@@ -306,6 +333,9 @@ impl Listed {
             let unknown = || Refusal(format!("{} is not the name of an instance", member.instance));
             ordinal_of(&member.instance).ok_or_else(unknown)
         };
-        Ok(Self { ordinals: members.iter().map(ordinal).collect::<Result<_, _>>()?, acks })
+        Ok(Self {
+            ordinals: members.iter().map(ordinal).collect::<Result<_, _>>()?,
+            acks,
+        })
     }
 }

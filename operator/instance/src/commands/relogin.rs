@@ -26,7 +26,9 @@ impl Commands {
             sleep(PAUSE).await;
             let denied = self.shared.last_state().is_some_and(|state| is_denied(&state));
             let secrets = self.shared.secrets();
-            let (true, Some(password)) = (denied, &secrets.credentials.replication) else { continue };
+            let (true, Some(password)) = (denied, &secrets.credentials.replication) else {
+                continue;
+            };
             let mut fences = self.fences.subscribe();
             let Ok(_serial) = self.serial.try_lock() else { continue };
             tokio::select! {
@@ -54,6 +56,9 @@ impl Commands {
 fn is_denied(state: &ServerState) -> bool {
     state.channel.as_ref().is_some_and(|channel| {
         channel.receiver == Receiver::Connecting
-            && channel.receiver_error.as_ref().is_some_and(|error| error.code == ACCESS_DENIED)
+            && channel
+                .receiver_error
+                .as_ref()
+                .is_some_and(|error| error.code == ACCESS_DENIED)
     })
 }

@@ -27,7 +27,11 @@ impl Bench {
     fn new(state: ServerState) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let config = testing::config(dir.path());
-        for path in [&config.paths.volume, &config.paths.system_secret, &config.paths.root_secret] {
+        for path in [
+            &config.paths.volume,
+            &config.paths.system_secret,
+            &config.paths.root_secret,
+        ] {
             std::fs::create_dir_all(path).unwrap();
         }
         for name in mainstay_core::layout::SYSTEM_ACCOUNTS {
@@ -35,15 +39,37 @@ impl Bench {
         }
         let secrets = Secrets::read(&config.paths);
         let (mut file, _) = StateFile::open(&config.paths.state()).unwrap();
-        let known = crate::state::State { incarnation: LIFE.to_owned(), stage: Stage::Ready, ..Default::default() };
+        let known = crate::state::State {
+            incarnation: LIFE.to_owned(),
+            stage: Stage::Ready,
+            ..Default::default()
+        };
         file.write(known).unwrap();
         let mysql = Arc::new(FakeMysql::new(state));
-        let server = Arc::new(FakeServer { mysql: Arc::clone(&mysql), running: AtomicBool::new(true) });
+        let server = Arc::new(FakeServer {
+            mysql: Arc::clone(&mysql),
+            running: AtomicBool::new(true),
+        });
         let version = "9.7.4".parse().unwrap();
-        let shared = Arc::new(Shared::new(config, Arc::clone(&mysql) as Arc<dyn Mysql>, version, file, secrets));
+        let shared = Arc::new(Shared::new(
+            config,
+            Arc::clone(&mysql) as Arc<dyn Mysql>,
+            version,
+            file,
+            secrets,
+        ));
         shared.set_process(|process| process.phase = mainstay_core::observed::Mysqld::Running);
-        let commands = Arc::new(Commands::new(Arc::clone(&shared), Arc::clone(&server) as Arc<dyn Server>));
-        Self { _dir: dir, mysql, server, shared, commands }
+        let commands = Arc::new(Commands::new(
+            Arc::clone(&shared),
+            Arc::clone(&server) as Arc<dyn Server>,
+        ));
+        Self {
+            _dir: dir,
+            mysql,
+            server,
+            shared,
+            commands,
+        }
     }
 
     async fn give(&self, epoch: u64, seq: u64, verb: Verb) -> proto::CommandReply {
@@ -51,8 +77,12 @@ impl Bench {
     }
 
     async fn give_to(&self, life: &str, epoch: u64, seq: u64, verb: Verb) -> proto::CommandReply {
-        let head =
-            Head { epoch, seq, incarnation: Incarnation(life.to_owned()), deadline: Duration::from_millis(200) };
+        let head = Head {
+            epoch,
+            seq,
+            incarnation: Incarnation(life.to_owned()),
+            deadline: Duration::from_millis(200),
+        };
         Arc::clone(&self.commands).execute(head, verb).await
     }
 }
@@ -69,12 +99,19 @@ fn already(reply: &proto::CommandReply) -> bool {
 #[track_caller]
 fn refused(reply: &proto::CommandReply, because: &str) {
     assert_eq!(reply.result, i32::from(proto::command_reply::Result::Refused));
-    assert!(reply.reason.contains(because), "{:?} does not say {because:?}", reply.reason);
+    assert!(
+        reply.reason.contains(because),
+        "{:?} does not say {because:?}",
+        reply.reason
+    );
 }
 
 fn member(ordinal: u32) -> MemberId {
     let name = format!("shop-{ordinal}");
-    MemberId { incarnation: Incarnation(format!("life of {name}")), instance: InstanceName(name) }
+    MemberId {
+        incarnation: Incarnation(format!("life of {name}")),
+        instance: InstanceName(name),
+    }
 }
 
 fn members(ordinals: &[u32]) -> BTreeSet<MemberId> {
@@ -82,20 +119,38 @@ fn members(ordinals: &[u32]) -> BTreeSet<MemberId> {
 }
 
 fn open(ordinals: &[u32], acks_required: u32) -> Verb {
-    Verb::Open { members: members(ordinals), acks_required, baseline: GtidSet::new(), application: None }
+    Verb::Open {
+        members: members(ordinals),
+        acks_required,
+        baseline: GtidSet::new(),
+        application: None,
+    }
 }
 
 fn allow(ordinals: &[u32], acks_required: u32) -> Verb {
-    Verb::Allow { members: members(ordinals), acks_required }
+    Verb::Allow {
+        members: members(ordinals),
+        acks_required,
+    }
 }
 
 fn attach(ordinal: u32) -> Verb {
-    Verb::Attach { source: Endpoint { id: member(ordinal), host: format!("host-{ordinal}"), port: 33062 } }
+    Verb::Attach {
+        source: Endpoint {
+            id: member(ordinal),
+            host: format!("host-{ordinal}"),
+            port: 33062,
+        },
+    }
 }
 
 /// A read-only server that follows nobody.
 fn closed() -> ServerState {
-    ServerState { channel: None, executed: testing::set("1-9"), ..testing::replica() }
+    ServerState {
+        channel: None,
+        executed: testing::set("1-9"),
+        ..testing::replica()
+    }
 }
 
 #[tokio::test]
@@ -105,7 +160,10 @@ async fn rule_0_only_newer_commands_for_this_incarnation_are_accepted() {
     refused(&bench.give(3, 7, Verb::Fence).await, "not newer");
     refused(&bench.give(3, 6, Verb::Fence).await, "not newer");
     refused(&bench.give(2, 99, Verb::Fence).await, "not newer");
-    refused(&bench.give_to("other", 4, 1, Verb::Fence).await, "meant for the incarnation");
+    refused(
+        &bench.give_to("other", 4, 1, Verb::Fence).await,
+        "meant for the incarnation",
+    );
     assert_eq!((bench.shared.state().told.epoch, bench.shared.state().told.seq), (3, 7));
     let reply = bench.give(4, 1, Verb::Fence).await;
     assert!(already(&reply));
@@ -138,7 +196,12 @@ async fn a_status_carries_the_pair_of_the_command_that_has_ended() {
     let bench = Bench::new(testing::primary(1));
     bench.mysql.hang_commits();
     let commands = Arc::clone(&bench.commands);
-    let head = Head { epoch: 1, seq: 1, incarnation: Incarnation(LIFE.to_owned()), deadline: Duration::from_secs(5) };
+    let head = Head {
+        epoch: 1,
+        seq: 1,
+        incarnation: Incarnation(LIFE.to_owned()),
+        deadline: Duration::from_secs(5),
+    };
     let running = tokio::spawn(commands.execute(head, Verb::Mark));
     while bench.shared.state().told.epoch != 1 {
         tokio::task::yield_now().await;
@@ -230,7 +293,10 @@ async fn a_fence_is_answered_at_once_while_mysqld_does_not_run() {
 async fn attach_points_a_detached_instance_at_its_source() {
     let bench = Bench::new(closed());
     assert!(applied(&bench.give(1, 1, attach(0)).await));
-    assert_eq!(bench.mysql.calls(), ["set_source host-0:33062", "start_applier", "start_receiver 1"]);
+    assert_eq!(
+        bench.mysql.calls(),
+        ["set_source host-0:33062", "start_applier", "start_receiver 1"]
+    );
     assert!(already(&bench.give(1, 2, attach(0)).await));
     assert_eq!(bench.shared.state().told.told_epoch, 0, "only Open and Allow tell");
 }
@@ -256,7 +322,10 @@ async fn a5_attach_applies_what_was_received_before_it_drops_the_relay_log() {
     let bench = Bench::new(state);
     assert!(applied(&bench.give(1, 1, attach(0)).await));
     let calls = bench.mysql.calls();
-    assert_eq!(calls[..3], ["stop_receiver", "start_applier", "set_source host-0:33062"]);
+    assert_eq!(
+        calls[..3],
+        ["stop_receiver", "start_applier", "set_source host-0:33062"]
+    );
 }
 
 #[tokio::test]
@@ -264,7 +333,10 @@ async fn a5_attach_is_refused_while_received_transactions_are_not_applied() {
     let mut state = testing::replica();
     state.channel.as_mut().unwrap().received = testing::set("1-9");
     let bench = Bench::new(state);
-    refused(&bench.give(1, 1, attach(0)).await, "9 received transactions are not applied yet");
+    refused(
+        &bench.give(1, 1, attach(0)).await,
+        "9 received transactions are not applied yet",
+    );
     assert_eq!(bench.mysql.calls(), ["stop_receiver"]);
 }
 
@@ -320,7 +392,10 @@ async fn open_waits_for_k_members_and_closes_again_without_them() {
     let bench = Bench::new(closed());
     bench.mysql.join_when_semi_sync(vec![dump_thread(2)]);
     let reply = bench.give(1, 1, open(&[0, 2], 2)).await;
-    refused(&reply, "1 of the members are connected, and a commit needs the acknowledgement of 2");
+    refused(
+        &reply,
+        "1 of the members are connected, and a commit needs the acknowledgement of 2",
+    );
     assert!(!bench.mysql.calls().contains(&"open_writes".to_owned()));
     assert!(!reply.status.unwrap().writable);
 }
@@ -427,7 +502,10 @@ async fn a_marker_that_nobody_acknowledges_is_refused() {
 async fn a1_restart_stops_cleanly_only_what_is_read_only() {
     let bench = Bench::new(testing::primary(1));
     assert!(applied(&bench.give(1, 1, Verb::Restart).await));
-    assert_eq!(bench.mysql.calls(), ["set_super_read_only", "end_all_sessions", "close_connections", "stop"]);
+    assert_eq!(
+        bench.mysql.calls(),
+        ["set_super_read_only", "end_all_sessions", "close_connections", "stop"]
+    );
     let bench = Bench::new(testing::primary(1));
     bench.mysql.hang_commits();
     assert!(applied(&bench.give(1, 1, Verb::Restart).await));
@@ -437,7 +515,11 @@ async fn a1_restart_stops_cleanly_only_what_is_read_only() {
 #[tokio::test]
 async fn a_clone_is_refused_over_an_open_primary_and_from_itself() {
     let donor = |ordinal| Verb::Clone {
-        donor: Endpoint { id: member(ordinal), host: format!("host-{ordinal}"), port: 33062 },
+        donor: Endpoint {
+            id: member(ordinal),
+            host: format!("host-{ordinal}"),
+            port: 33062,
+        },
     };
     let bench = Bench::new(testing::primary(1));
     refused(&bench.give(1, 1, donor(0)).await, "writable");

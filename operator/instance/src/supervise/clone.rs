@@ -103,7 +103,10 @@ impl Supervisor {
         let paths = self.shared.config.paths.clone();
         // `serve` removes auto.cnf before it starts on a clone: a clone gets a server_uuid of its own (rule 0).
         blocking("make the clone durable", move || disk::sync_all(&paths.volume)).await?;
-        self.shared.write_state(|state| state.stage = Stage::Cloned).await.map_err(SuperviseError::State)?;
+        self.shared
+            .write_state(|state| state.stage = Stage::Cloned)
+            .await
+            .map_err(SuperviseError::State)?;
         Ok(None)
     }
 
@@ -153,7 +156,9 @@ impl Supervisor {
 
     async fn show_progress(&self, donor: &CloneDonor) {
         const MIB: u64 = 1024 * 1024;
-        let Ok(progress) = self.shared.mysql.clone_progress().await else { return };
+        let Ok(progress) = self.shared.mysql.clone_progress().await else {
+            return;
+        };
         if progress.estimate > 0 {
             let (copied, estimate) = (progress.copied / MIB, progress.estimate / MIB);
             self.shared.set_process(|process| {

@@ -20,7 +20,10 @@ impl Supervisor {
     /// Sees to it that there is a data directory that counts. An order may come first.
     pub(super) async fn prepare(&mut self) -> Result<Option<Next>, SuperviseError> {
         let paths = self.shared.config.paths.clone();
-        let exists = paths.data().try_exists().map_err(volume("look for the data directory"))?;
+        let exists = paths
+            .data()
+            .try_exists()
+            .map_err(volume("look for the data directory"))?;
         match (self.shared.state().stage, exists) {
             (Stage::Ready, true) => return Ok(None),
             (Stage::Cloned, true) => {
@@ -34,7 +37,9 @@ impl Supervisor {
                     paths.data().display()
                 )));
             }
-            (Stage::Ready | Stage::Cloned, false) => tracing::error!("the data directory is gone: an empty one is made"),
+            (Stage::Ready | Stage::Cloned, false) => {
+                tracing::error!("the data directory is gone: an empty one is made")
+            }
             (Stage::Cloning, _) => {
                 tracing::warn!("a clone was interrupted: what it left is deleted");
                 self.remove_data().await?;
@@ -61,7 +66,11 @@ impl Supervisor {
         });
         remove_tree(paths.data_init()).await?;
         // A time zone that this server does not take must not keep it from starting: the second attempt goes without.
-        let time_zones = if self.failures == 0 { self.runner.time_zones().await } else { None };
+        let time_zones = if self.failures == 0 {
+            self.runner.time_zones().await
+        } else {
+            None
+        };
         let secrets = self.shared.secrets();
         let mut server = self
             .runner
@@ -84,7 +93,9 @@ impl Supervisor {
             return Ok(next);
         }
         if exit != Exit::Code(0) {
-            return Err(SuperviseError::Ended(format!("the data directory cannot be made: {reason}")));
+            return Err(SuperviseError::Ended(format!(
+                "the data directory cannot be made: {reason}"
+            )));
         }
         blocking("make the data directory durable", move || disk::sync_all(&paths.volume)).await?;
         let seconds = began.elapsed().as_secs_f64();
@@ -128,7 +139,9 @@ impl Supervisor {
 
     /// An order while a data directory is made: what there is to kill or stop is no server.
     pub(super) async fn interrupt(&mut self, request: Option<Request>) -> Option<Next> {
-        let Some(Request { order, done }) = request else { return Some(Next::Shutdown) };
+        let Some(Request { order, done }) = request else {
+            return Some(Next::Shutdown);
+        };
         match order {
             Order::Kill | Order::Stop(_) => {
                 drop(done.send(Ok(())));
@@ -149,7 +162,10 @@ pub(super) async fn blocking(
 ) -> Result<(), SuperviseError> {
     match tokio::task::spawn_blocking(work).await {
         Ok(result) => result.map_err(volume(what)),
-        Err(error) => Err(SuperviseError::Volume { what, source: std::io::Error::other(error.to_string()) }),
+        Err(error) => Err(SuperviseError::Volume {
+            what,
+            source: std::io::Error::other(error.to_string()),
+        }),
     }
 }
 

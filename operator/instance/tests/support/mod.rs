@@ -3,7 +3,6 @@
 //! `MAINSTAY_TEST_MYSQL` names the root filesystem of a MySQL image. mysqld is started by that filesystem's own loader,
 //! so nothing has to be installed or mounted.
 
-
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr, TcpListener};
@@ -82,7 +81,11 @@ fn leaf_for(issuer: &Issuer, names: &[&str], uri: &str) -> (String, String) {
 }
 
 fn free_port() -> u16 {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port()
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port()
 }
 
 fn programs() -> Programs {
@@ -146,7 +149,13 @@ impl Cluster {
     pub(crate) fn prepare(instances: u32) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let (cluster_ca, operator_ca) = (ca("cluster"), ca("operator"));
-        let mut cluster = Self { dir, cluster_ca, operator_ca, nodes: Vec::new(), epoch: 1 };
+        let mut cluster = Self {
+            dir,
+            cluster_ca,
+            operator_ca,
+            nodes: Vec::new(),
+            epoch: 1,
+        };
         cluster.nodes = (0..instances).map(|ordinal| cluster.node(ordinal)).collect();
         cluster
     }
@@ -183,9 +192,12 @@ impl Cluster {
             client_ca: root.join("client-ca"),
         };
         write(&paths.config_file, &my_cnf());
-        for (name, password) in
-            [("manager", MANAGER), ("replication", REPLICATION), ("clone", CLONE), ("monitor", MONITOR)]
-        {
+        for (name, password) in [
+            ("manager", MANAGER),
+            ("replication", REPLICATION),
+            ("clone", CLONE),
+            ("monitor", MONITOR),
+        ] {
             write(&paths.system_secret.join(name), password);
         }
         write(&paths.root_secret.join("password"), ROOT);
@@ -206,14 +218,28 @@ impl Cluster {
             server_id_base: 1200,
             config_hash: "abc".to_owned(),
             paths,
-            ports: Ports { mysql: free_port(), admin: free_port(), grpc: free_port(), http: free_port() },
+            ports: Ports {
+                mysql: free_port(),
+                admin: free_port(),
+                grpc: free_port(),
+                http: free_port(),
+            },
             mysql_bind: "127.0.0.1".to_owned(),
             bind: IpAddr::V4(Ipv4Addr::LOCALHOST),
             programs: programs(),
-            timing: Timing { files: Duration::from_millis(200), ..Timing::default() },
+            timing: Timing {
+                files: Duration::from_millis(200),
+                ..Timing::default()
+            },
             adopt_orphans: false,
         };
-        Node { config, manager: None, client: None, tls: self.operator(), seq: 0 }
+        Node {
+            config,
+            manager: None,
+            client: None,
+            tls: self.operator(),
+            seq: 0,
+        }
     }
 
     /// Another certificate for an instance, for one name more.
@@ -228,19 +254,31 @@ impl Cluster {
     /// The operator's certificate.
     pub(crate) fn operator(&self) -> ClientTls {
         let (certificate, key) = leaf(&self.operator_ca, layout::OPERATOR_URI);
-        ClientTls { certificate, key: key.into(), ca: self.cluster_ca.pem() }
+        ClientTls {
+            certificate,
+            key: key.into(),
+            ca: self.cluster_ca.pem(),
+        }
     }
 
     /// The certificate of any other instance.
     pub(crate) fn sibling(&self) -> ClientTls {
         let (certificate, key) = leaf(&self.cluster_ca, &layout::instance_uri("prod", "shop"));
-        ClientTls { certificate, key: key.into(), ca: self.cluster_ca.pem() }
+        ClientTls {
+            certificate,
+            key: key.into(),
+            ca: self.cluster_ca.pem(),
+        }
     }
 
     /// The certificate of an instance of another cluster, whose CA is trusted by nobody here.
     pub(crate) fn stranger(&self) -> ClientTls {
         let (certificate, key) = leaf(&ca("other"), layout::OPERATOR_URI);
-        ClientTls { certificate, key: key.into(), ca: self.cluster_ca.pem() }
+        ClientTls {
+            certificate,
+            key: key.into(),
+            ca: self.cluster_ca.pem(),
+        }
     }
 
     /// An election with a foregone winner: everybody that runs is fenced, the others are attached to it, and it is opened
@@ -257,7 +295,9 @@ impl Cluster {
         let mut members = BTreeSet::new();
         for node in 0..self.nodes.len() {
             if node != winner && self.nodes[node].manager.is_some() {
-                self.give(node, Verb::Attach { source: source.clone() }).await.must_be_done();
+                self.give(node, Verb::Attach { source: source.clone() })
+                    .await
+                    .must_be_done();
                 members.insert(self.nodes[node].id().await);
             }
         }
@@ -267,7 +307,12 @@ impl Cluster {
 
     /// Everything that is in the primary's binlog now.
     pub(crate) async fn mark(&mut self, primary: usize) -> GtidSet {
-        self.give(primary, Verb::Mark).await.must_be_done().marker.clone().unwrap()
+        self.give(primary, Verb::Mark)
+            .await
+            .must_be_done()
+            .marker
+            .clone()
+            .unwrap()
     }
 
     /// Gives a command under the present epoch.
@@ -279,8 +324,16 @@ impl Cluster {
 
 /// Open with the application that tests use.
 pub(crate) fn open(members: BTreeSet<MemberId>, acks_required: u32, baseline: GtidSet) -> Verb {
-    let application = Some(Application { database: "my_app".to_owned(), user: "app".to_owned() });
-    Verb::Open { members, acks_required, baseline, application }
+    let application = Some(Application {
+        database: "my_app".to_owned(),
+        user: "app".to_owned(),
+    });
+    Verb::Open {
+        members,
+        acks_required,
+        baseline,
+        application,
+    }
 }
 
 /// The answer to a command, and how long it took.
@@ -292,7 +345,11 @@ pub(crate) struct Answer {
 impl Answer {
     #[track_caller]
     pub(crate) fn must_be_done(&self) -> &InstanceReport {
-        assert!(!matches!(self.reply.outcome, Outcome::Refused { .. }), "{:?}", self.reply.outcome);
+        assert!(
+            !matches!(self.reply.outcome, Outcome::Refused { .. }),
+            "{:?}",
+            self.reply.outcome
+        );
         self.reply.report.as_ref().unwrap()
     }
 
@@ -334,11 +391,27 @@ impl Node {
         self.give_as(to, epoch, seq, Duration::from_secs(10), verb).await
     }
 
-    pub(crate) async fn give_as(&mut self, to: MemberId, epoch: u64, seq: u64, deadline: Duration, verb: Verb) -> Answer {
-        let command = InstanceCommand { to, epoch, deadline, verb, why: String::new() };
+    pub(crate) async fn give_as(
+        &mut self,
+        to: MemberId,
+        epoch: u64,
+        seq: u64,
+        deadline: Duration,
+        verb: Verb,
+    ) -> Answer {
+        let command = InstanceCommand {
+            to,
+            epoch,
+            deadline,
+            verb,
+            why: String::new(),
+        };
         let began = Instant::now();
         let reply = self.client().await.command(&command, seq).await.unwrap();
-        Answer { reply, took: began.elapsed() }
+        Answer {
+            reply,
+            took: began.elapsed(),
+        }
     }
 
     /// The first report of a new stream.
@@ -350,11 +423,18 @@ impl Node {
 
     pub(crate) async fn id(&mut self) -> MemberId {
         let incarnation = self.report().await.incarnation;
-        MemberId { instance: self.config.instance.clone(), incarnation }
+        MemberId {
+            instance: self.config.instance.clone(),
+            incarnation,
+        }
     }
 
     pub(crate) async fn endpoint(&mut self) -> Endpoint {
-        Endpoint { id: self.id().await, host: "localhost".to_owned(), port: self.config.ports.admin }
+        Endpoint {
+            id: self.id().await,
+            host: "localhost".to_owned(),
+            port: self.config.ports.admin,
+        }
     }
 
     /// Follows the stream until it says what is wanted.
@@ -379,13 +459,17 @@ impl Node {
 
     /// Waits until everything of `set` is executed here.
     pub(crate) async fn wait_for(&mut self, set: &GtidSet) {
-        self.wait("it has executed a set", |report| report.executed.contains(set)).await;
+        self.wait("it has executed a set", |report| report.executed.contains(set))
+            .await;
     }
 
     /// A client over the socket.
     pub(crate) async fn log_in(&self, user: &str, password: &str) -> Result<Conn, mysql_async::Error> {
         let socket = self.config.paths.socket();
-        let opts = OptsBuilder::default().socket(socket.to_str().map(str::to_owned)).user(Some(user)).pass(Some(password));
+        let opts = OptsBuilder::default()
+            .socket(socket.to_str().map(str::to_owned))
+            .user(Some(user))
+            .pass(Some(password));
         Conn::new(opts).await
     }
 
@@ -407,7 +491,12 @@ impl Node {
     }
 
     pub(crate) async fn text(&self, query: &str) -> Option<String> {
-        self.inside().await.query_first::<Option<String>, _>(query).await.unwrap().flatten()
+        self.inside()
+            .await
+            .query_first::<Option<String>, _>(query)
+            .await
+            .unwrap()
+            .flatten()
     }
 
     /// mysqld's process.
@@ -435,7 +524,10 @@ impl Node {
 }
 
 pub(crate) fn id(instance: &str, incarnation: &str) -> MemberId {
-    MemberId { instance: InstanceName(instance.to_owned()), incarnation: Incarnation(incarnation.to_owned()) }
+    MemberId {
+        instance: InstanceName(instance.to_owned()),
+        incarnation: Incarnation(incarnation.to_owned()),
+    }
 }
 
 /// Waits until a question about the outside is answered with yes.

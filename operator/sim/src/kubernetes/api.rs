@@ -186,7 +186,13 @@ impl Server {
 
     /// Drops all packets of a client, or lets them pass again: requests and watches hang, nothing is refused.
     pub fn set_cut(&self, client: &str, cut: bool) {
-        self.with(|s| if cut { s.cut.insert(client.to_owned()) } else { s.cut.remove(client) });
+        self.with(|s| {
+            if cut {
+                s.cut.insert(client.to_owned())
+            } else {
+                s.cut.remove(client)
+            }
+        });
         self.poke();
     }
 

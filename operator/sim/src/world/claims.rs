@@ -12,8 +12,7 @@ use crate::kubernetes::Resource;
 impl Inner {
     /// One pass over all claims.
     pub(super) fn bind_and_protect_claims(&mut self) {
-        let (Some(claims), Some(pods)) =
-            (Resource::find("", "persistentvolumeclaims"), Resource::find("", "pods"))
+        let (Some(claims), Some(pods)) = (Resource::find("", "persistentvolumeclaims"), Resource::find("", "pods"))
         else {
             return;
         };
@@ -21,7 +20,12 @@ impl Inner {
             .server
             .list(pods, "")
             .iter()
-            .flat_map(|pod| claims_of(pod).into_iter().map(|c| (text(pod, "/metadata/namespace").to_owned(), c)).collect::<Vec<_>>())
+            .flat_map(|pod| {
+                claims_of(pod)
+                    .into_iter()
+                    .map(|c| (text(pod, "/metadata/namespace").to_owned(), c))
+                    .collect::<Vec<_>>()
+            })
             .collect();
         let mut present = BTreeSet::new();
         for claim in self.server.list(claims, "") {
@@ -41,7 +45,9 @@ impl Inner {
 
     /// Binds the claims of a pod to the node that it was put on.
     pub(super) fn bind_claims(&mut self, pod: &Value, node: &str) {
-        let Some(claims) = Resource::find("", "persistentvolumeclaims") else { return };
+        let Some(claims) = Resource::find("", "persistentvolumeclaims") else {
+            return;
+        };
         for name in claims_of(pod) {
             let key = crate::kubernetes::Key::new(claims, text(pod, "/metadata/namespace"), &name);
             let Some(claim) = self.server.get(&key) else { continue };
@@ -56,9 +62,15 @@ impl Inner {
                 node: node.to_owned(),
             };
             self.volumes.insert(uid.clone(), volume);
-            let size = claim.pointer("/spec/resources/requests/storage").cloned().unwrap_or_default();
-            let status = json!({"status": {"phase": "Bound", "capacity": {"storage": size}, "accessModes": ["ReadWriteOnce"]}});
-            let _ = self.server.patch(&key, None, json!({"spec": {"volumeName": format!("pv-{uid}")}}));
+            let size = claim
+                .pointer("/spec/resources/requests/storage")
+                .cloned()
+                .unwrap_or_default();
+            let status =
+                json!({"status": {"phase": "Bound", "capacity": {"storage": size}, "accessModes": ["ReadWriteOnce"]}});
+            let _ = self
+                .server
+                .patch(&key, None, json!({"spec": {"volumeName": format!("pv-{uid}")}}));
             let _ = self.server.patch(&key, Some("status"), status);
         }
     }
@@ -80,7 +92,9 @@ impl Inner {
 
     /// Destroys the content of an instance's volume, as a disk that was replaced does; its process dies.
     pub fn lose_volume(&mut self, namespace: &str, claim: &str) {
-        let Some(uid) = self.claim_uid(namespace, claim) else { return };
+        let Some(uid) = self.claim_uid(namespace, claim) else {
+            return;
+        };
         self.processes.retain(|_, p| p.claim != uid);
         if let Some(volume) = self.volumes.get_mut(&uid) {
             volume.data = None;

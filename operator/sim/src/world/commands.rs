@@ -43,7 +43,12 @@ impl World {
         let outcome = match self.change(|w| w.accept(id, command, pair))? {
             Err(reason) => refused(reason),
             Ok(()) => {
-                let task = Task { world: self, id, pair, deadline: Instant::now() + command.deadline };
+                let task = Task {
+                    world: self,
+                    id,
+                    pair,
+                    deadline: Instant::now() + command.deadline,
+                };
                 let outcome = task.run(&command.verb).await?;
                 self.change(|w| {
                     if let Some(process) = w.processes.get_mut(&id) {
@@ -56,7 +61,13 @@ impl World {
         self.with(|w| {
             let (sequence, report) = w.message(id, Instant::now()).ok_or(Dead)?;
             let (epoch, seq) = w.pair(id).ok_or(Dead)?;
-            Ok(Reply { outcome, epoch, seq, report: Some(report), sequence })
+            Ok(Reply {
+                outcome,
+                epoch,
+                seq,
+                report: Some(report),
+                sequence,
+            })
         })
     }
 }
@@ -91,8 +102,11 @@ impl Inner {
         let mut report = process.report(volume, now);
         let allowed = volume.data.as_ref().and_then(|d| d.allowed.clone());
         let listed = |name: &String| allowed.as_ref().is_none_or(|a| a.contains(name));
-        report.semi_sync.acknowledgers =
-            receivers.into_iter().filter(listed).map(mainstay_core::rules::InstanceName).collect();
+        report.semi_sync.acknowledgers = receivers
+            .into_iter()
+            .filter(listed)
+            .map(mainstay_core::rules::InstanceName)
+            .collect();
         Some((process.sequence, report))
     }
 
@@ -106,14 +120,18 @@ impl Inner {
     fn tell(&mut self, id: u64, pair: (u64, u64), members: &BTreeSet<MemberId>, acks: u32, baseline: Option<&GtidSet>) {
         let Some(process) = self.processes.get(&id) else { return };
         let name = process.name();
-        let Some(volume) = self.volumes.get_mut(&process.claim) else { return };
+        let Some(volume) = self.volumes.get_mut(&process.claim) else {
+            return;
+        };
         let state = &mut volume.state;
         state.told_epoch = pair.0;
         state.members = members.iter().cloned().collect();
         state.acks_required = acks;
         if let Some(baseline) = baseline {
-            state.primary =
-                Some(MemberId { instance: name, incarnation: mainstay_core::rules::Incarnation(volume.incarnation.clone()) });
+            state.primary = Some(MemberId {
+                instance: name,
+                incarnation: mainstay_core::rules::Incarnation(volume.incarnation.clone()),
+            });
             state.baseline = baseline.clone();
         }
     }
@@ -139,8 +157,14 @@ impl Task<'_> {
         match verb {
             Verb::Fence => self.fence().await,
             Verb::Attach { source } => self.attach(source).await,
-            Verb::Open { members, acks_required, baseline, application } => {
-                self.open(members, *acks_required, baseline, application.is_some()).await
+            Verb::Open {
+                members,
+                acks_required,
+                baseline,
+                application,
+            } => {
+                self.open(members, *acks_required, baseline, application.is_some())
+                    .await
             }
             Verb::Allow { members, acks_required } => self.allow(members, *acks_required),
             Verb::Mark => self.mark().await,
@@ -209,13 +233,19 @@ impl Task<'_> {
             }
         }
         let closed = self.change(|w| {
-            let Some((process, data)) = w.server(self.id) else { return refused("mysqld does not answer yet") };
+            let Some((process, data)) = w.server(self.id) else {
+                return refused("mysqld does not answer yet");
+            };
             (process.writable, process.closing, process.channel) = (false, false, None);
             process.applier_running = true;
             process.semi_sync = process.semi_sync.map(|_| UNREACHABLE);
             process.marker = None;
             data.allowed = None;
-            if before == Some((false, false)) && quiet { Outcome::Already } else { Outcome::Applied }
+            if before == Some((false, false)) && quiet {
+                Outcome::Already
+            } else {
+                Outcome::Applied
+            }
         })?;
         Ok(closed.unwrap_or_else(|overtaken| overtaken))
     }
@@ -227,7 +257,9 @@ impl Task<'_> {
             Err(overtaken) => return Ok(overtaken),
         }
         let attached = self.change(|w| {
-            let Some((process, data)) = w.server(self.id) else { return refused("mysqld does not answer") };
+            let Some((process, data)) = w.server(self.id) else {
+                return refused("mysqld does not answer");
+            };
             if process.writable {
                 return refused("it is writable");
             }
@@ -235,7 +267,11 @@ impl Task<'_> {
                 return refused("received transactions are not applied");
             }
             let applied = std::mem::replace(&mut process.applier_running, true);
-            if process.channel.as_ref().is_some_and(|c| c.host == source.host && c.connected.is_some()) {
+            if process
+                .channel
+                .as_ref()
+                .is_some_and(|c| c.host == source.host && c.connected.is_some())
+            {
                 return if applied { Outcome::Already } else { Outcome::Applied };
             }
             process.semi_sync = None;
@@ -252,7 +288,9 @@ impl Task<'_> {
             Err(overtaken) => return Ok(overtaken),
         }
         let prepared = self.change(|w| {
-            let Some((process, data)) = w.server(self.id) else { return Some(refused("mysqld does not answer")) };
+            let Some((process, data)) = w.server(self.id) else {
+                return Some(refused("mysqld does not answer"));
+            };
             if !data.relay.is_empty() || !data.executed.contains(baseline) {
                 return Some(refused("it does not hold what was recorded"));
             }
@@ -280,7 +318,9 @@ impl Task<'_> {
         let opened = self.change(|w| {
             w.set_acks(self.id, acks);
             w.check_history_at_opening(self.id);
-            let Some((process, data)) = w.server(self.id) else { return refused("mysqld does not answer") };
+            let Some((process, data)) = w.server(self.id) else {
+                return refused("mysqld does not answer");
+            };
             process.writable = true;
             if !std::mem::replace(&mut data.accounts, true) {
                 // root@'%', then the application's database and user: through the binlog, delaying nothing.
@@ -324,7 +364,9 @@ impl Task<'_> {
             Err(_) => return Ok(refused("the marker was not acknowledged")),
         }
         let marked = self.change(|w| {
-            let Some((process, data)) = w.server(self.id) else { return refused("mysqld does not answer") };
+            let Some((process, data)) = w.server(self.id) else {
+                return refused("mysqld does not answer");
+            };
             process.marker = Some(data.executed.clone());
             Outcome::Applied
         })?;
@@ -334,17 +376,28 @@ impl Task<'_> {
     fn clone_from(&self, donor: &Endpoint) -> Ended {
         let begun = self.change(|w| {
             let incarnation = w.random.uuid();
-            let Some(process) = w.processes.get_mut(&self.id) else { return refused("it ended") };
+            let Some(process) = w.processes.get_mut(&self.id) else {
+                return refused("it ended");
+            };
             if process.writable {
                 return refused("it is writable");
             }
             process.forget();
-            process.phase = Phase::Cloning { until: Instant::now() + CLONE, donor: donor.host.clone() };
-            let Some(volume) = w.volumes.get_mut(&process.claim) else { return refused("it has no volume") };
+            process.phase = Phase::Cloning {
+                until: Instant::now() + CLONE,
+                donor: donor.host.clone(),
+            };
+            let Some(volume) = w.volumes.get_mut(&process.claim) else {
+                return refused("it has no volume");
+            };
             volume.data = None;
             volume.incarnation = incarnation;
             let (epoch, seq) = (volume.state.epoch, volume.state.seq);
-            volume.state = mainstay_core::observed::Persisted { epoch, seq, ..Default::default() };
+            volume.state = mainstay_core::observed::Persisted {
+                epoch,
+                seq,
+                ..Default::default()
+            };
             Outcome::Applied
         })?;
         Ok(begun.unwrap_or_else(|overtaken| overtaken))
@@ -375,12 +428,22 @@ impl Inner {
     }
 
     fn listed_receivers(&self, id: u64, members: &BTreeSet<MemberId>) -> usize {
-        self.receivers(id).iter().filter(|name| members.iter().any(|m| &m.instance.0 == *name)).count()
+        self.receivers(id)
+            .iter()
+            .filter(|name| members.iter().any(|m| &m.instance.0 == *name))
+            .count()
     }
 }
 
 /// A commit that waits, and what tells that it is done.
 pub(crate) fn waiting(index: usize) -> (Waiting, tokio::sync::oneshot::Receiver<()>) {
     let (done, receiver) = tokio::sync::oneshot::channel();
-    (Waiting { index, acks: BTreeSet::new(), done }, receiver)
+    (
+        Waiting {
+            index,
+            acks: BTreeSet::new(),
+            done,
+        },
+        receiver,
+    )
 }

@@ -72,7 +72,11 @@ impl DataDir {
 
     /// Writes a new transaction to the binlog; it is not committed yet.
     pub fn append(&mut self, row: Option<u64>) -> Option<usize> {
-        let gtid = Gtid { server: self.server_uuid.parse().ok()?, tag: Tag::default(), number: self.next };
+        let gtid = Gtid {
+            server: self.server_uuid.parse().ok()?,
+            tag: Tag::default(),
+            number: self.next,
+        };
         self.next += 1;
         self.binlog.push(Transaction { gtid, row });
         Some(self.binlog.len() - 1)
@@ -81,7 +85,9 @@ impl DataDir {
     /// Commits everything in the binlog up to and including `index`.
     pub fn commit(&mut self, index: usize) {
         while self.committed <= index {
-            let Some(transaction) = self.binlog.get(self.committed) else { return };
+            let Some(transaction) = self.binlog.get(self.committed) else {
+                return;
+            };
             self.executed = self.executed.union(&single(&transaction.gtid));
             self.rows.extend(transaction.row);
             self.committed += 1;

@@ -66,7 +66,11 @@ pub(super) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
 
 /// Key of an object.
 pub(super) fn key_of(resource: &'static Resource, object: &Value) -> Key {
-    Key::new(resource, text(object, "/metadata/namespace"), text(object, "/metadata/name"))
+    Key::new(
+        resource,
+        text(object, "/metadata/namespace"),
+        text(object, "/metadata/name"),
+    )
 }
 
 impl Inner {
@@ -100,12 +104,19 @@ impl Inner {
         let load = |node: &str| pods.iter().filter(|p| text(p, "/spec/nodeName") == node).count();
         let node = match self.node_of_volumes(pod) {
             Some(node) => Some(node).filter(|n| self.accepts_pods(n)),
-            None => self.nodes.keys().filter(|n| self.accepts_pods(n)).min_by_key(|n| (load(n), (*n).clone())).cloned(),
+            None => self
+                .nodes
+                .keys()
+                .filter(|n| self.accepts_pods(n))
+                .min_by_key(|n| (load(n), (*n).clone()))
+                .cloned(),
         };
         let Some(node) = node else { return false };
         self.bind_claims(pod, &node);
         let key = key_of(resource, pod);
-        self.server.patch(&key, None, json!({"spec": {"nodeName": node}})).is_ok()
+        self.server
+            .patch(&key, None, json!({"spec": {"nodeName": node}}))
+            .is_ok()
     }
 
     fn sync_pod(&mut self, resource: &'static Resource, pod: &Arc<Value>, now: Instant) -> Option<Instant> {
@@ -116,7 +127,15 @@ impl Inner {
             let third = u8::try_from(self.next_process / 250 % 250).unwrap_or(0);
             let ip = IpAddr::V4(Ipv4Addr::new(10, 244, third, self.next_ip));
             let node = text(pod, "/spec/nodeName").to_owned();
-            let run = Run { node, ip, start_at: now + CONTAINER_START, process: None, restarts: 0, stop_by: None, told: None };
+            let run = Run {
+                node,
+                ip,
+                start_at: now + CONTAINER_START,
+                process: None,
+                restarts: 0,
+                stop_by: None,
+                told: None,
+            };
             self.kubelet.pods.insert(uid.clone(), run);
         }
         let mut run = self.kubelet.pods.get(&uid)?.clone();
@@ -179,14 +198,19 @@ impl Inner {
         let phase = if volume.data.is_some() {
             Phase::Starting { until: now + START }
         } else {
-            Phase::Initialising { until: now + INITIALISE }
+            Phase::Initialising {
+                until: now + INITIALISE,
+            }
         };
         let id = self.next_process;
         self.next_process += 1;
         let container = pod.pointer("/spec/containers").and_then(Value::as_array)?;
         let mysql = container.iter().find(|c| text(c, "/name") == "mysql")?;
         let env = mysql.get("env").and_then(Value::as_array);
-        let hash = env.into_iter().flatten().find(|e| text(e, "/name") == "MAINSTAY_CONFIG_HASH");
+        let hash = env
+            .into_iter()
+            .flatten()
+            .find(|e| text(e, "/name") == "MAINSTAY_CONFIG_HASH");
         let instance = text(pod, "/metadata/name");
         let process = Process {
             id,
@@ -199,7 +223,10 @@ impl Inner {
             ended: (volume.state.epoch, volume.state.seq),
             claim,
             config_hash: hash.map(|h| text(h, "/value").to_owned()).unwrap_or_default(),
-            version: text(mysql, "/image").rsplit_once(':').map_or("9.7.4", |(_, tag)| tag).to_owned(),
+            version: text(mysql, "/image")
+                .rsplit_once(':')
+                .map_or("9.7.4", |(_, tag)| tag)
+                .to_owned(),
             phase,
             restarts: 0,
             writable: false,
@@ -219,7 +246,10 @@ impl Inner {
 
     /// Stops a pod: pre-stop hook, then the shutdown rule of the manager, then the object goes.
     fn stop_pod(&mut self, key: &Key, pod: &Value, run: &mut Run, now: Instant) -> Option<Instant> {
-        let grace = pod.pointer("/metadata/deletionGracePeriodSeconds").and_then(Value::as_u64).unwrap_or(30);
+        let grace = pod
+            .pointer("/metadata/deletionGracePeriodSeconds")
+            .and_then(Value::as_u64)
+            .unwrap_or(30);
         let limit = PRE_STOP.min(Duration::from_secs(grace));
         let stop_by = *run.stop_by.get_or_insert(now + limit);
         if let Some(process) = run.process.and_then(|id| self.processes.get_mut(&id)) {
@@ -238,7 +268,14 @@ impl Inner {
         }
         let uid = Some(text(pod, "/metadata/uid").to_owned());
         // It may have been force-deleted meanwhile.
-        let _ = self.server.delete(key, &DeleteOptions { uid, grace: Some(0), ..DeleteOptions::default() });
+        let _ = self.server.delete(
+            key,
+            &DeleteOptions {
+                uid,
+                grace: Some(0),
+                ..DeleteOptions::default()
+            },
+        );
         None
     }
 
@@ -251,12 +288,21 @@ impl Inner {
         run.told = Some(told);
         let (started, restarts, ready) = told;
         let word = |yes: bool| if yes { "True" } else { "False" };
-        let state = if started { json!({"running": {}}) } else { json!({"waiting": {"reason": "ContainerCreating"}}) };
+        let state = if started {
+            json!({"running": {}})
+        } else {
+            json!({"waiting": {"reason": "ContainerCreating"}})
+        };
         let image = pod.pointer("/spec/containers/0/image").cloned().unwrap_or_default();
-        let conditions: Vec<Value> = [("PodScheduled", true), ("Initialized", started), ("ContainersReady", ready), ("Ready", ready)]
-            .iter()
-            .map(|(kind, yes)| json!({"type": kind, "status": word(*yes)}))
-            .collect();
+        let conditions: Vec<Value> = [
+            ("PodScheduled", true),
+            ("Initialized", started),
+            ("ContainersReady", ready),
+            ("Ready", ready),
+        ]
+        .iter()
+        .map(|(kind, yes)| json!({"type": kind, "status": word(*yes)}))
+        .collect();
         let status = json!({"status": {
             "phase": if started || restarts > 0 { "Running" } else { "Pending" },
             "conditions": conditions,
@@ -281,8 +327,8 @@ impl Inner {
             self.processes.remove(&id);
             self.dirty = true;
         }
-        self.kubelet.pods.retain(|uid, run| {
-            known(uid) || run.process.is_some_and(|id| self.processes.contains_key(&id))
-        });
+        self.kubelet
+            .pods
+            .retain(|uid, run| known(uid) || run.process.is_some_and(|id| self.processes.contains_key(&id)));
     }
 }

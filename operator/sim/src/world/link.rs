@@ -31,7 +31,10 @@ impl SimDialler {
     /// A dialler for the operator of that name: cuts refer to it.
     #[must_use]
     pub fn new(world: World, operator: &str) -> Self {
-        Self { world, operator: operator.to_owned() }
+        Self {
+            world,
+            operator: operator.to_owned(),
+        }
     }
 }
 
@@ -49,14 +52,22 @@ impl Dialler for SimDialler {
             let found = |w: &mut Inner| match w.processes.values().find(|p| p.ip == target.addr.ip()) {
                 Some(p) if w.network.connected(&operator, &p.node) && w.is_up(&p.node) => {
                     let right = p.instance == target.instance.0 && p.namespace == target.cluster.namespace;
-                    Some(if right { Ok(p.id) } else { Err(broken("certificate of another instance")) })
+                    Some(if right {
+                        Ok(p.id)
+                    } else {
+                        Err(broken("certificate of another instance"))
+                    })
                 }
                 Some(_) => None,
                 None if w.refuses(&target.pod_uid) => Some(Err(broken("connection refused"))),
                 None => None,
             };
             match world.until(deadline, found).await {
-                Some(Ok(process)) => Ok(Arc::new(SimLink { world, operator, process }) as Arc<dyn Link>),
+                Some(Ok(process)) => Ok(Arc::new(SimLink {
+                    world,
+                    operator,
+                    process,
+                }) as Arc<dyn Link>),
                 Some(Err(error)) => Err(error),
                 None => Err(broken("connection timed out")),
             }
@@ -169,7 +180,10 @@ impl Watching {
         }
         self.last = Some(ageless);
         self.beat = now + HEARTBEAT;
-        let instance = self.link.world.with(|w| w.processes.get(&self.link.process).map(super::process::Process::name))?;
+        let instance = self
+            .link
+            .world
+            .with(|w| w.processes.get(&self.link.process).map(super::process::Process::name))?;
         // Through the wire format and back, so that the conversion is part of what is tested.
         let wire = status(&instance, sequence, &report);
         Some(Message::try_from(&wire).map_err(ClientError::Convert))
@@ -212,12 +226,19 @@ impl Link for SimLink {
                     Passage::Reset => Some(false),
                     Passage::Silent => None,
                 };
-                if link.world.until(Instant::now() + Duration::from_secs(15), arrives).await != Some(true) {
+                if link
+                    .world
+                    .until(Instant::now() + Duration::from_secs(15), arrives)
+                    .await
+                    != Some(true)
+                {
                     return Err(broken("connection lost"));
                 }
                 let answer = link.world.command(link.process, &command, seq).await;
                 tokio::time::sleep(TRIP).await;
-                link.world.until(Instant::now() + Duration::from_secs(15), arrives).await;
+                link.world
+                    .until(Instant::now() + Duration::from_secs(15), arrives)
+                    .await;
                 answer.map_err(|_dead| broken("connection reset"))
             });
             match tokio::time::timeout(limit, delivery).await {

@@ -25,8 +25,8 @@ use tokio::time::Instant;
 use crate::history::History;
 use crate::kubernetes::Server;
 use crate::random::Random;
-use data::Volume;
 pub(crate) use commands::waiting;
+use data::Volume;
 pub use link::SimDialler;
 use network::Network;
 pub use nodes::Node;
@@ -85,7 +85,11 @@ impl World {
             dirty: false,
             streams: 0,
         };
-        let world = Self { inner: Arc::new(Mutex::new(inner)), changed: Arc::new(watch::Sender::new(0)), server };
+        let world = Self {
+            inner: Arc::new(Mutex::new(inner)),
+            changed: Arc::new(watch::Sender::new(0)),
+            server,
+        };
         for node in nodes {
             world.with(|w| w.add_node(node));
         }
@@ -187,7 +191,10 @@ impl Inner {
     /// The running process of an instance.
     #[must_use]
     pub fn process(&self, namespace: &str, instance: &str) -> Option<&Process> {
-        self.processes.values().filter(|p| p.namespace == namespace && p.instance == instance).max_by_key(|p| p.id)
+        self.processes
+            .values()
+            .filter(|p| p.namespace == namespace && p.instance == instance)
+            .max_by_key(|p| p.id)
     }
 
     /// The running process of an instance, to be changed.

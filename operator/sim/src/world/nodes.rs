@@ -27,11 +27,20 @@ pub struct Node {
 
 impl Inner {
     pub(super) fn add_node(&mut self, name: &str) {
-        let Some(resource) = Resource::find("", "nodes") else { return };
+        let Some(resource) = Resource::find("", "nodes") else {
+            return;
+        };
         let labels = json!({"kubernetes.io/hostname": name, "topology.kubernetes.io/zone": format!("zone-{name}")});
         // A node of that name may be there already.
-        let _ = self.server.create(resource, "", json!({"metadata": {"name": name, "labels": labels}}));
-        let node = Node { up: true, schedulable: true, since: Instant::now(), ready: false };
+        let _ = self
+            .server
+            .create(resource, "", json!({"metadata": {"name": name, "labels": labels}}));
+        let node = Node {
+            up: true,
+            schedulable: true,
+            since: Instant::now(),
+            ready: false,
+        };
         self.nodes.insert(name.to_owned(), node);
     }
 
@@ -77,11 +86,15 @@ impl Inner {
     }
 
     fn tell_node(&mut self, name: &str, ready: bool) {
-        let Some(resource) = Resource::find("", "nodes") else { return };
+        let Some(resource) = Resource::find("", "nodes") else {
+            return;
+        };
         let condition = json!({"type": "Ready", "status": if ready { "True" } else { "Unknown" }});
         let key = Key::new(resource, "", name);
         // The node may have been deleted.
-        let _ = self.server.patch(&key, Some("status"), json!({"status": {"conditions": [condition]}}));
+        let _ = self
+            .server
+            .patch(&key, Some("status"), json!({"status": {"conditions": [condition]}}));
         if ready {
             self.kubelet.tell_again(name);
             return;

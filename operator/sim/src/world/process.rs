@@ -68,7 +68,13 @@ impl Channel {
     /// A channel that has to connect.
     #[must_use]
     pub fn new(host: &str) -> Self {
-        Self { host: host.to_owned(), connected: None, position: 0, last_heard: None, error: String::new() }
+        Self {
+            host: host.to_owned(),
+            connected: None,
+            position: 0,
+            last_heard: None,
+            error: String::new(),
+        }
     }
 }
 
@@ -209,7 +215,10 @@ impl Process {
                 waiters: u32::try_from(self.waiting.len()).unwrap_or(u32::MAX),
                 acknowledgers: Vec::new(),
             },
-            disk: Disk { used: (1 << 28) + 1024 * u64::try_from(rows).unwrap_or(0), size: 1 << 30 },
+            disk: Disk {
+                used: (1 << 28) + 1024 * u64::try_from(rows).unwrap_or(0),
+                size: 1 << 30,
+            },
             marker: self.marker.clone(),
             config_hash: self.config_hash.clone(),
             leaving: self.leaving,
@@ -217,9 +226,16 @@ impl Process {
     }
 
     fn replication(&self, running: bool, now: Instant) -> Replication {
-        let lag = if self.applier_stuck { Duration::from_mins(1) } else { Duration::ZERO };
+        let lag = if self.applier_stuck {
+            Duration::from_mins(1)
+        } else {
+            Duration::ZERO
+        };
         let Some(channel) = &self.channel else {
-            return Replication { applier_running: running && self.applier_running, ..Replication::default() };
+            return Replication {
+                applier_running: running && self.applier_running,
+                ..Replication::default()
+            };
         };
         Replication {
             source_host: Some(channel.host.clone()),

@@ -61,16 +61,24 @@ impl Inner {
 
     fn initialise(&mut self, id: u64) {
         let (uuid, incarnation) = (self.random.uuid(), self.random.uuid());
-        let Some(process) = self.processes.get_mut(&id) else { return };
-        let Some(volume) = self.volumes.get_mut(&process.claim) else { return };
+        let Some(process) = self.processes.get_mut(&id) else {
+            return;
+        };
+        let Some(volume) = self.volumes.get_mut(&process.claim) else {
+            return;
+        };
         volume.data = Some(super::data::DataDir::new(uuid));
         volume.incarnation = incarnation;
         process.phase = Phase::Running;
     }
 
     fn start(&mut self, id: u64) {
-        let Some(process) = self.processes.get_mut(&id) else { return };
-        let Some(volume) = self.volumes.get_mut(&process.claim) else { return };
+        let Some(process) = self.processes.get_mut(&id) else {
+            return;
+        };
+        let Some(volume) = self.volumes.get_mut(&process.claim) else {
+            return;
+        };
         if let Some(data) = &mut volume.data {
             data.recover();
         }
@@ -79,15 +87,22 @@ impl Inner {
 
     fn finish_clone(&mut self, id: u64, donor: &str) {
         let uuid = self.random.uuid();
-        let source = self.processes.get(&id).and_then(|p| self.reachable(&p.node, &p.namespace, donor));
+        let source = self
+            .processes
+            .get(&id)
+            .and_then(|p| self.reachable(&p.node, &p.namespace, donor));
         let copy = source
             .and_then(|s| self.processes.get(&s))
             .filter(|s| s.running())
             .and_then(|s| self.volumes.get(&s.claim))
             .and_then(|v| v.data.as_ref())
             .map(|d| d.cloned(uuid.clone()));
-        let Some(process) = self.processes.get_mut(&id) else { return };
-        let Some(volume) = self.volumes.get_mut(&process.claim) else { return };
+        let Some(process) = self.processes.get_mut(&id) else {
+            return;
+        };
+        let Some(volume) = self.volumes.get_mut(&process.claim) else {
+            return;
+        };
         // A clone that failed leaves an empty instance, which is not pristine.
         volume.data = Some(copy.unwrap_or_else(|| super::data::DataDir::new(uuid)));
         process.phase = Phase::Running;
@@ -139,15 +154,29 @@ impl Inner {
                 "no heartbeat".clone_into(&mut channel.error);
                 self.dirty = true;
             }
-            return Some(Source { id: source, silent: true });
+            return Some(Source {
+                id: source,
+                silent: true,
+            });
         }
         if !alive || !allowed {
             channel.connected = None;
-            channel.error = if alive { "access denied: account is locked" } else { "connection lost" }.to_owned();
+            channel.error = if alive {
+                "access denied: account is locked"
+            } else {
+                "connection lost"
+            }
+            .to_owned();
             self.dirty = true;
-            return Some(Source { id: source, silent: true });
+            return Some(Source {
+                id: source,
+                silent: true,
+            });
         }
-        Some(Source { id: source, silent: false })
+        Some(Source {
+            id: source,
+            silent: false,
+        })
     }
 
     /// Makes a connection, if it can be made now.
@@ -173,11 +202,15 @@ impl Inner {
             channel.connected = source;
             channel.position = 0;
         }
-        Some(Source { id: source.unwrap_or(0), silent })
+        Some(Source {
+            id: source.unwrap_or(0),
+            silent,
+        })
     }
 
     fn may_receive(&self, instance: &str, source: u64) -> bool {
-        self.data_of(source).is_some_and(|d| d.allowed.as_ref().is_none_or(|allowed| allowed.contains(instance)))
+        self.data_of(source)
+            .is_some_and(|d| d.allowed.as_ref().is_none_or(|allowed| allowed.contains(instance)))
     }
 
     fn data_of(&self, id: u64) -> Option<&super::data::DataDir> {
@@ -186,15 +219,30 @@ impl Inner {
 
     /// Sends what the replica does not have, makes it durable there, and acknowledges.
     fn transfer(&mut self, id: u64, source: u64, now: Instant) -> bool {
-        let Some(replica) = self.processes.get(&id) else { return false };
+        let Some(replica) = self.processes.get(&id) else {
+            return false;
+        };
         let Some(channel) = &replica.channel else { return false };
         let position = channel.position;
-        let Some(known) = self.data_of(id).map(super::data::DataDir::known) else { return false };
-        let Some(binlog) = self.data_of(source).map(|d| d.binlog.get(position..).unwrap_or_default()) else { return false };
-        let news: Vec<_> = binlog.iter().filter(|t| !known.contains_gtid(&t.gtid)).cloned().collect();
+        let Some(known) = self.data_of(id).map(super::data::DataDir::known) else {
+            return false;
+        };
+        let Some(binlog) = self
+            .data_of(source)
+            .map(|d| d.binlog.get(position..).unwrap_or_default())
+        else {
+            return false;
+        };
+        let news: Vec<_> = binlog
+            .iter()
+            .filter(|t| !known.contains_gtid(&t.gtid))
+            .cloned()
+            .collect();
         let end = position + binlog.len();
         let claim = replica.claim.clone();
-        let Some(volume) = self.volumes.get_mut(&claim) else { return false };
+        let Some(volume) = self.volumes.get_mut(&claim) else {
+            return false;
+        };
         let incarnation = volume.incarnation.clone();
         let received = !news.is_empty();
         if let Some(data) = &mut volume.data {
@@ -206,7 +254,11 @@ impl Inner {
         }
         if received && let Some(source) = self.processes.get_mut(&source) {
             // Off or not, a source notes nobody's acknowledgement while it is no semi-synchronous source.
-            for waiting in source.waiting.iter_mut().filter(|w| source.semi_sync.is_some() && w.index < end) {
+            for waiting in source
+                .waiting
+                .iter_mut()
+                .filter(|w| source.semi_sync.is_some() && w.index < end)
+            {
                 waiting.acks.insert(incarnation.clone());
             }
         }
@@ -214,11 +266,15 @@ impl Inner {
     }
 
     fn apply(&mut self, id: u64) -> bool {
-        let Some(process) = self.processes.get(&id) else { return false };
+        let Some(process) = self.processes.get(&id) else {
+            return false;
+        };
         if !process.running() || !process.applier_running || process.applier_stuck || process.writable {
             return false;
         }
-        let Some(data) = self.volumes.get_mut(&process.claim).and_then(|v| v.data.as_mut()) else { return false };
+        let Some(data) = self.volumes.get_mut(&process.claim).and_then(|v| v.data.as_mut()) else {
+            return false;
+        };
         let pending = data.relay.len();
         for _ in 0..pending {
             data.apply_one();
@@ -228,8 +284,12 @@ impl Inner {
 
     /// Commits what has enough acknowledgements, in the order of the binlog.
     fn commit(&mut self, id: u64) -> bool {
-        let Some(process) = self.processes.get_mut(&id) else { return false };
-        let Some(data) = self.volumes.get_mut(&process.claim).and_then(|v| v.data.as_mut()) else { return false };
+        let Some(process) = self.processes.get_mut(&id) else {
+            return false;
+        };
+        let Some(data) = self.volumes.get_mut(&process.claim).and_then(|v| v.data.as_mut()) else {
+            return false;
+        };
         let needed = usize::try_from(process.semi_sync.unwrap_or(0)).unwrap_or(usize::MAX);
         let ready = process.waiting.iter().take_while(|w| w.acks.len() >= needed).count();
         for waiting in process.waiting.drain(..ready) {
@@ -243,7 +303,11 @@ impl Inner {
     /// Names of the instances that receive from a process as semi-synchronous clients.
     pub(super) fn receivers(&self, source: u64) -> Vec<String> {
         let connected = |p: &&super::process::Process| p.channel.as_ref().is_some_and(|c| c.connected == Some(source));
-        self.processes.values().filter(connected).map(|p| p.instance.clone()).collect()
+        self.processes
+            .values()
+            .filter(connected)
+            .map(|p| p.instance.clone())
+            .collect()
     }
 }
 

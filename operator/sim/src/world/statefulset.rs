@@ -11,7 +11,9 @@ use crate::kubernetes::{DeleteOptions, Key, Resource};
 impl Inner {
     /// One pass over all StatefulSets.
     pub(super) fn reconcile_stateful_sets(&mut self) {
-        let Some(sets) = Resource::find("apps", "statefulsets") else { return };
+        let Some(sets) = Resource::find("apps", "statefulsets") else {
+            return;
+        };
         for set in self.server.list(sets, "") {
             if text(&set, "/metadata/deletionTimestamp").is_empty() {
                 self.reconcile_set(sets, &set);
@@ -20,8 +22,7 @@ impl Inner {
     }
 
     fn reconcile_set(&mut self, sets: &'static Resource, set: &Value) {
-        let (Some(pods), Some(claims)) =
-            (Resource::find("", "pods"), Resource::find("", "persistentvolumeclaims"))
+        let (Some(pods), Some(claims)) = (Resource::find("", "pods"), Resource::find("", "persistentvolumeclaims"))
         else {
             return;
         };
@@ -58,10 +59,19 @@ impl Inner {
     fn ensure_claims(&self, claims: &'static Resource, set: &Value, ordinal: u64) -> bool {
         let (namespace, name) = (text(set, "/metadata/namespace"), text(set, "/metadata/name"));
         let delete = text(set, "/spec/persistentVolumeClaimRetentionPolicy/whenDeleted") == "Delete";
-        let owner = json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "name": name, "uid": text(set, "/metadata/uid")});
-        let templates = set.pointer("/spec/volumeClaimTemplates").and_then(Value::as_array).cloned().unwrap_or_default();
+        let owner =
+            json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "name": name, "uid": text(set, "/metadata/uid")});
+        let templates = set
+            .pointer("/spec/volumeClaimTemplates")
+            .and_then(Value::as_array)
+            .cloned()
+            .unwrap_or_default();
         templates.iter().all(|template| {
-            let key = Key::new(claims, namespace, &format!("{}-{name}-{ordinal}", text(template, "/metadata/name")));
+            let key = Key::new(
+                claims,
+                namespace,
+                &format!("{}-{name}-{ordinal}", text(template, "/metadata/name")),
+            );
             let Some(existing) = self.server.get(&key) else {
                 let mut labels = set.pointer("/spec/selector/matchLabels").cloned().unwrap_or_default();
                 json_patch::merge(&mut labels, template.pointer("/metadata/labels").unwrap_or(&json!({})));
@@ -75,21 +85,34 @@ impl Inner {
                 }
                 return self.server.create(claims, namespace, claim).is_ok();
             };
-            let owners = existing.pointer("/metadata/ownerReferences").and_then(Value::as_array).cloned().unwrap_or_default();
+            let owners = existing
+                .pointer("/metadata/ownerReferences")
+                .and_then(Value::as_array)
+                .cloned()
+                .unwrap_or_default();
             let ours = owners.iter().any(|o| text(o, "/uid") == text(set, "/metadata/uid"));
             if ours != delete {
                 let owners = if delete { json!([owner]) } else { Value::Null };
-                let _ = self.server.patch(&key, None, json!({"metadata": {"ownerReferences": owners}}));
+                let _ = self
+                    .server
+                    .patch(&key, None, json!({"metadata": {"ownerReferences": owners}}));
             }
             text(&existing, "/metadata/deletionTimestamp").is_empty()
         })
     }
 
     fn tell_set(&self, sets: &'static Resource, pods: &'static Resource, set: &Value, revision: &str) {
-        let mine: Vec<_> =
-            self.server.list(pods, text(set, "/metadata/namespace")).into_iter().filter(|p| owned_by(p, set)).collect();
+        let mine: Vec<_> = self
+            .server
+            .list(pods, text(set, "/metadata/namespace"))
+            .into_iter()
+            .filter(|p| owned_by(p, set))
+            .collect();
         let ready = mine.iter().filter(|p| is_ready(p)).count();
-        let updated = mine.iter().filter(|p| label(p, "controller-revision-hash") == revision).count();
+        let updated = mine
+            .iter()
+            .filter(|p| label(p, "controller-revision-hash") == revision)
+            .count();
         let status = json!({"status": {
             "observedGeneration": set.pointer("/metadata/generation"), "replicas": mine.len(), "readyReplicas": ready,
             "availableReplicas": ready, "updatedReplicas": updated, "updateRevision": revision, "currentRevision": revision,
@@ -99,18 +122,28 @@ impl Inner {
 }
 
 fn label<'a>(object: &'a Value, key: &str) -> &'a str {
-    object.pointer("/metadata/labels").and_then(|l| l.get(key)).and_then(Value::as_str).unwrap_or_default()
+    object
+        .pointer("/metadata/labels")
+        .and_then(|l| l.get(key))
+        .and_then(Value::as_str)
+        .unwrap_or_default()
 }
 
 /// Whether the kubelet said that a pod is ready.
 pub(super) fn is_ready(pod: &Value) -> bool {
     let conditions = pod.pointer("/status/conditions").and_then(Value::as_array);
-    conditions.into_iter().flatten().any(|c| text(c, "/type") == "Ready" && text(c, "/status") == "True")
+    conditions
+        .into_iter()
+        .flatten()
+        .any(|c| text(c, "/type") == "Ready" && text(c, "/status") == "True")
 }
 
 fn owned_by(pod: &Value, set: &Value) -> bool {
     let owners = pod.pointer("/metadata/ownerReferences").and_then(Value::as_array);
-    owners.into_iter().flatten().any(|o| text(o, "/uid") == text(set, "/metadata/uid"))
+    owners
+        .into_iter()
+        .flatten()
+        .any(|o| text(o, "/uid") == text(set, "/metadata/uid"))
 }
 
 fn ordinal(pod: &Value) -> Option<u64> {
@@ -119,8 +152,13 @@ fn ordinal(pod: &Value) -> Option<u64> {
 
 /// A hash of the template: another template is another revision.
 fn revision(set: &Value) -> String {
-    let template = set.pointer("/spec/template").map(ToString::to_string).unwrap_or_default();
-    let hash = template.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));
+    let template = set
+        .pointer("/spec/template")
+        .map(ToString::to_string)
+        .unwrap_or_default();
+    let hash = template.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |h, b| {
+        (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3)
+    });
     format!("{}-{:x}", text(set, "/metadata/name"), hash & 0xffff_ffff)
 }
 
@@ -140,7 +178,11 @@ fn pod(set: &Value, ordinal: u64, revision: &str) -> Value {
     pod["metadata"] = metadata;
     pod["spec"]["hostname"] = json!(name);
     pod["spec"]["subdomain"] = set.pointer("/spec/serviceName").cloned().unwrap_or_default();
-    let mut volumes = pod.pointer("/spec/volumes").and_then(Value::as_array).cloned().unwrap_or_default();
+    let mut volumes = pod
+        .pointer("/spec/volumes")
+        .and_then(Value::as_array)
+        .cloned()
+        .unwrap_or_default();
     let templates = set.pointer("/spec/volumeClaimTemplates").and_then(Value::as_array);
     for template in templates.into_iter().flatten() {
         let volume = text(template, "/metadata/name");

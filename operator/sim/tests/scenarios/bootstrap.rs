@@ -23,7 +23,12 @@ async fn three_instances_become_available_and_rows_are_acknowledged_by_k() {
         // At the moment of the acknowledgement the row is durable on the primary and on k = 1 replica.
         sim.world.with(|w| {
             let acknowledged = w.history.of(NS, NAME).acknowledged.clone();
-            let everywhere: Vec<_> = w.volumes.values().filter_map(|v| v.data.as_ref()).map(|d| d.everything()).collect();
+            let everywhere: Vec<_> = w
+                .volumes
+                .values()
+                .filter_map(|v| v.data.as_ref())
+                .map(|d| d.everything())
+                .collect();
             for row in acknowledged {
                 let copies = everywhere.iter().filter(|rows| rows.contains(&row)).count();
                 assert!(copies >= 2, "row {row} exists {copies} times");
@@ -49,8 +54,13 @@ async fn no_write_is_acknowledged_without_a_replica() {
     for _ in 0..3 {
         sim.world.write(NS, NAME).await;
     }
-    let written_there = sim.world.with(|w| w.process(NS, &primary).is_some_and(|p| !p.waiting.is_empty()));
-    assert!(!written_there || sim.world.acknowledged(NS, NAME) == before, "acknowledged by nobody");
+    let written_there = sim
+        .world
+        .with(|w| w.process(NS, &primary).is_some_and(|p| !p.waiting.is_empty()));
+    assert!(
+        !written_there || sim.world.acknowledged(NS, NAME) == before,
+        "acknowledged by nobody"
+    );
     sim.world.change(|w| w.network.heal_all());
     healthy(&sim).await;
     write_rows(&sim, 5).await;
@@ -64,13 +74,18 @@ async fn the_cluster_grows_under_writes() {
     let writer = sim.world.write_in_a_loop(NS, NAME, Duration::from_millis(20));
     for replicas in [3, 5] {
         let patch = kube::api::Patch::Merge(serde_json::json!({"spec": {"replicas": replicas}}));
-        sim.clusters(NS).patch(NAME, &kube::api::PatchParams::default(), &patch).await.unwrap();
+        sim.clusters(NS)
+            .patch(NAME, &kube::api::PatchParams::default(), &patch)
+            .await
+            .unwrap();
         healthy(&sim).await;
         sleep(secs(5)).await;
     }
     writer.abort();
     intact(&sim);
-    let k = sim.world.with(|w| w.processes.values().find(|p| p.writable).and_then(|p| p.semi_sync));
+    let k = sim
+        .world
+        .with(|w| w.processes.values().find(|p| p.writable).and_then(|p| p.semi_sync));
     assert_eq!(k, Some(2), "{}", sim.picture(NS, NAME));
     let _ = Simulation::manifest(NAME, 1);
 }

@@ -43,7 +43,13 @@ impl Chaos<'_> {
                 format!("kill container of {instance}")
             }
             3 => {
-                let _ = self.sim.server.delete(&key, &DeleteOptions { grace: Some(0), ..DeleteOptions::default() });
+                let _ = self.sim.server.delete(
+                    &key,
+                    &DeleteOptions {
+                        grace: Some(0),
+                        ..DeleteOptions::default()
+                    },
+                );
                 format!("force-delete {instance}")
             }
             4 => {
@@ -81,15 +87,25 @@ impl Chaos<'_> {
                 format!("cut {operator} from the API server")
             }
             12 => {
-                let effect = [Effect::LoseAnswer, Effect::LoseRequest, Effect::Refuse(500), Effect::Refuse(429)]
-                    [usize::try_from(self.random.below(4)).unwrap()];
+                let effect = [
+                    Effect::LoseAnswer,
+                    Effect::LoseRequest,
+                    Effect::Refuse(500),
+                    Effect::Refuse(429),
+                ][usize::try_from(self.random.below(4)).unwrap()];
                 let percent = 1 + self.random.below(4);
-                self.sim.server.inject(Rule::when(effect, |r| r.mutates() && r.client.starts_with("operator")).times(percent));
+                self.sim
+                    .server
+                    .inject(Rule::when(effect, |r| r.mutates() && r.client.starts_with("operator")).times(percent));
                 format!("{percent} requests: {effect:?}")
             }
             _ => {
                 let hold = Duration::from_millis(self.random.below(3000));
-                self.sim.server.inject_watch(WatchFault { hold, merge: true, ..WatchFault::of("operator") });
+                self.sim.server.inject_watch(WatchFault {
+                    hold,
+                    merge: true,
+                    ..WatchFault::of("operator")
+                });
                 format!("events {hold:?} late")
             }
         };
@@ -134,7 +150,12 @@ impl Chaos<'_> {
 
     fn power(&mut self) {
         self.sim.world.change(|w| {
-            let down: Vec<String> = w.nodes.iter().filter(|(_, n)| !n.up).map(|(name, _)| name.clone()).collect();
+            let down: Vec<String> = w
+                .nodes
+                .iter()
+                .filter(|(_, n)| !n.up)
+                .map(|(name, _)| name.clone())
+                .collect();
             for node in down {
                 w.power_on(&node);
             }
@@ -160,14 +181,25 @@ impl Chaos<'_> {
 #[tokio::test(start_paused = true)]
 async fn random_faults_lose_nothing_and_heal() {
     let first = seed(1000);
-    let rounds = std::env::var("SIM_ROUNDS").ok().and_then(|r| r.parse().ok()).unwrap_or(30);
+    let rounds = std::env::var("SIM_ROUNDS")
+        .ok()
+        .and_then(|r| r.parse().ok())
+        .unwrap_or(30);
     for round in 0..rounds {
         let sim = Simulation::new(first + round);
-        let operators = vec![Some(sim.start_operator("operator-0")), Some(sim.start_operator("operator-1"))];
+        let operators = vec![
+            Some(sim.start_operator("operator-0")),
+            Some(sim.start_operator("operator-1")),
+        ];
         sim.create(NS, Simulation::manifest(NAME, 3)).await.unwrap();
         healthy_within(&sim, NS, NAME, secs(180)).await;
         let writer = sim.world.write_in_a_loop(NS, NAME, Duration::from_millis(20));
-        let mut chaos = Chaos { sim: &sim, random: Random::new(sim.seed), operators, log: Vec::new() };
+        let mut chaos = Chaos {
+            sim: &sim,
+            random: Random::new(sim.seed),
+            operators,
+            log: Vec::new(),
+        };
         for _ in 0..20 {
             chaos.strike().await;
             let pause = Duration::from_millis(chaos.random.below(5000));

@@ -13,7 +13,8 @@ fn objects(sim: &Simulation) -> BTreeSet<String> {
     sim.server.with(|s| {
         let all = s.store.all().filter(|(k, _)| !ignored.contains(&k.resource.kind));
         // ConfigMaps carry the hash of their content, EndpointSlices may carry a suffix.
-        all.map(|(k, _)| format!("{}/{}/{}", k.resource.kind, k.namespace, k.name)).collect()
+        all.map(|(k, _)| format!("{}/{}/{}", k.resource.kind, k.namespace, k.name))
+            .collect()
     })
 }
 
@@ -31,7 +32,9 @@ async fn a_crash_after_every_request_of_a_bootstrap_heals_to_the_same_end() {
     for effect in [Effect::HangBefore, Effect::HangAfter] {
         for n in 1.. {
             let sim = Simulation::new(seed + n);
-            let mut point = sim.server.inject(Rule::when(effect, |r| r.client == "operator-1" && r.is_work()).nth(n));
+            let mut point = sim
+                .server
+                .inject(Rule::when(effect, |r| r.client == "operator-1" && r.is_work()).nth(n));
             let first = sim.start_operator("operator-1");
             sim.create(NS, Simulation::manifest(NAME, 3)).await.unwrap();
             let reached = tokio::time::timeout(secs(120), point.wait()).await.is_ok();
@@ -64,9 +67,13 @@ async fn a_crash_after_every_request_of_a_failover_heals() {
             let (sim, first) = running(seed + n, 3).await;
             write_rows(&sim, 10).await;
             sleep(secs(5)).await;
-            let mut point = sim.server.inject(Rule::when(effect, |r| r.client == "operator-1" && r.is_work()).nth(n));
+            let mut point = sim
+                .server
+                .inject(Rule::when(effect, |r| r.client == "operator-1" && r.is_work()).nth(n));
             let old = crate::support::primary(&sim);
-            let node = sim.world.with(|w| w.process(NS, &old).map(|p| p.node.clone()).unwrap_or_default());
+            let node = sim
+                .world
+                .with(|w| w.process(NS, &old).map(|p| p.node.clone()).unwrap_or_default());
             sim.world.change(|w| w.power_off(&node));
             let reached = tokio::time::timeout(secs(60), point.wait()).await.is_ok();
             first.crash().await;

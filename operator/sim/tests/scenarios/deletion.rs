@@ -11,7 +11,10 @@ use crate::support::{NAME, NS, healthy, healthy_within, intact, running, secs, s
 /// Kind and name of everything in the namespace but events.
 fn leftovers(sim: &Simulation) -> Vec<String> {
     sim.server.with(|s| {
-        let inside = s.store.all().filter(|(k, _)| k.namespace == NS && !["Event", "Lease"].contains(&k.resource.kind));
+        let inside = s
+            .store
+            .all()
+            .filter(|(k, _)| k.namespace == NS && !["Event", "Lease"].contains(&k.resource.kind));
         inside.map(|(k, _)| format!("{}/{}", k.resource.kind, k.name)).collect()
     })
 }
@@ -19,7 +22,13 @@ fn leftovers(sim: &Simulation) -> Vec<String> {
 /// What may stay when the policy is to keep the data: claims, and the Secrets without which they are useless.
 fn is_kept(object: &str) -> bool {
     object.starts_with("PersistentVolumeClaim/data-shop-")
-        || ["Secret/shop-system", "Secret/shop-root", "Secret/shop-app", "Secret/shop-ca"].contains(&object)
+        || [
+            "Secret/shop-system",
+            "Secret/shop-root",
+            "Secret/shop-app",
+            "Secret/shop-ca",
+        ]
+        .contains(&object)
 }
 
 #[tokio::test(start_paused = true)]
@@ -35,7 +44,11 @@ async fn f27_deletion_in_every_phase_keeps_the_data_and_nothing_else() {
         let gone = sim.wait(secs(90), |s| leftovers(s).iter().all(|o| is_kept(o))).await;
         assert!(gone, "deleted after {after:?}: {:#?}", leftovers(&sim));
         sleep(secs(30)).await;
-        assert!(leftovers(&sim).iter().all(|o| is_kept(o)), "made again: {:#?}", leftovers(&sim));
+        assert!(
+            leftovers(&sim).iter().all(|o| is_kept(o)),
+            "made again: {:#?}",
+            leftovers(&sim)
+        );
 
         sim.create(NS, Simulation::manifest(NAME, 3)).await.unwrap();
         healthy(&sim).await;
@@ -51,7 +64,11 @@ async fn f27_a_cluster_that_is_created_again_over_kept_volumes_has_all_rows() {
         let writer = sim.world.write_in_a_loop(NS, NAME, Duration::from_millis(10));
         sleep(secs(5)).await;
         sim.delete(NS, NAME).await.unwrap();
-        assert!(sim.wait(secs(90), |s| leftovers(s).iter().all(|o| is_kept(o))).await, "{:#?}", leftovers(&sim));
+        assert!(
+            sim.wait(secs(90), |s| leftovers(s).iter().all(|o| is_kept(o))).await,
+            "{:#?}",
+            leftovers(&sim)
+        );
         writer.abort();
         let rows = sim.world.acknowledged(NS, NAME);
         assert!(rows > 100);
@@ -77,7 +94,11 @@ async fn f27_the_policy_delete_deletes_the_data() {
     sim.create(NS, manifest).await.unwrap();
     healthy(&sim).await;
     sim.delete(NS, NAME).await.unwrap();
-    assert!(sim.wait(secs(90), |s| leftovers(s).is_empty()).await, "{:#?}", leftovers(&sim));
+    assert!(
+        sim.wait(secs(90), |s| leftovers(s).is_empty()).await,
+        "{:#?}",
+        leftovers(&sim)
+    );
     assert!(sim.world.with(|w| w.volumes.is_empty()));
 }
 
@@ -87,7 +108,15 @@ async fn f27_a_deleted_stateful_set_is_made_again_over_its_volumes() {
     write_rows(&sim, 20).await;
     let sets = Resource::find("apps", "statefulsets").unwrap();
     for orphan in [false, true] {
-        sim.server.delete(&Key::new(sets, NS, NAME), &DeleteOptions { orphan, ..DeleteOptions::default() }).unwrap();
+        sim.server
+            .delete(
+                &Key::new(sets, NS, NAME),
+                &DeleteOptions {
+                    orphan,
+                    ..DeleteOptions::default()
+                },
+            )
+            .unwrap();
         sleep(secs(2)).await;
         healthy(&sim).await;
         write_rows(&sim, 5).await;
@@ -99,8 +128,12 @@ async fn f27_a_deleted_stateful_set_is_made_again_over_its_volumes() {
 async fn f27_the_namespace_with_the_cluster_goes() {
     let (sim, _operator) = running(seed(75), 3).await;
     let namespaces = Resource::find("", "namespaces").unwrap();
-    sim.server.delete(&Key::new(namespaces, "", NS), &DeleteOptions::default()).unwrap();
-    let gone = sim.wait(secs(120), |s| s.server.get(&Key::new(namespaces, "", NS)).is_none()).await;
+    sim.server
+        .delete(&Key::new(namespaces, "", NS), &DeleteOptions::default())
+        .unwrap();
+    let gone = sim
+        .wait(secs(120), |s| s.server.get(&Key::new(namespaces, "", NS)).is_none())
+        .await;
     assert!(gone, "{:#?}", leftovers(&sim));
     sim.server.clear_requests();
     sleep(secs(300)).await;
@@ -113,7 +146,10 @@ async fn f27_the_namespace_with_the_cluster_goes() {
 async fn f27_what_another_owner_has_is_not_adopted() {
     let sim = Simulation::new(seed(76));
     let maps = Resource::find("", "configmaps").unwrap();
-    let owner = sim.server.create(maps, NS, json!({"metadata": {"name": "owner"}})).unwrap();
+    let owner = sim
+        .server
+        .create(maps, NS, json!({"metadata": {"name": "owner"}}))
+        .unwrap();
     let sets = Resource::find("apps", "statefulsets").unwrap();
     let labels = json!({"app.kubernetes.io/managed-by": "mainstay", "mysql.mainstay.dev/cluster": NAME});
     let foreign = json!({
@@ -128,8 +164,14 @@ async fn f27_what_another_owner_has_is_not_adopted() {
     sleep(secs(60)).await;
     let after = sim.server.get(&Key::new(sets, NS, NAME)).unwrap();
     assert_eq!(after["spec"], before["spec"]);
-    assert_eq!(after["metadata"]["ownerReferences"], before["metadata"]["ownerReferences"]);
-    let said = sim.cluster(NS, NAME).and_then(|c| c.pointer("/status/conditions").map(ToString::to_string)).unwrap_or_default();
+    assert_eq!(
+        after["metadata"]["ownerReferences"],
+        before["metadata"]["ownerReferences"]
+    );
+    let said = sim
+        .cluster(NS, NAME)
+        .and_then(|c| c.pointer("/status/conditions").map(ToString::to_string))
+        .unwrap_or_default();
     assert!(said.contains("StatefulSet"), "the conflict is reported: {said}");
     let writes = crate::support::work(&sim);
     assert!(writes.len() < 60, "{} writes in a minute", writes.len());
@@ -151,6 +193,10 @@ async fn f27_the_owner_uid_changed_while_the_operator_was_away() {
     intact(&sim);
     let sets = Resource::find("apps", "statefulsets").unwrap();
     let set = sim.server.get(&Key::new(sets, NS, NAME)).unwrap();
-    let owners = set.pointer("/metadata/ownerReferences").and_then(Value::as_array).cloned().unwrap_or_default();
+    let owners = set
+        .pointer("/metadata/ownerReferences")
+        .and_then(Value::as_array)
+        .cloned()
+        .unwrap_or_default();
     assert!(owners.iter().all(|o| o["uid"] == uid), "{owners:?}");
 }

@@ -10,12 +10,16 @@ use crate::support::{NAME, NS, healthy, intact, primary, running, secs, seed, sl
 const ALL: [&str; 3] = ["shop-0", "shop-1", "shop-2"];
 
 fn node_of(sim: &Simulation, instance: &str) -> String {
-    sim.world.with(|w| w.process(NS, instance).map(|p| p.node.clone()).unwrap_or_default())
+    sim.world
+        .with(|w| w.process(NS, instance).map(|p| p.node.clone()).unwrap_or_default())
 }
 
 fn force_delete(sim: &Simulation, instance: &str) {
     let pods = Resource::find("", "pods").unwrap();
-    let options = DeleteOptions { grace: Some(0), ..DeleteOptions::default() };
+    let options = DeleteOptions {
+        grace: Some(0),
+        ..DeleteOptions::default()
+    };
     sim.server.delete(&Key::new(pods, NS, instance), &options).unwrap();
 }
 
@@ -35,7 +39,9 @@ async fn f05_what_broke_while_the_operator_was_away_heals_without_a_further_even
         }
     });
     let services = Resource::find("", "services").unwrap();
-    sim.server.delete(&Key::new(services, NS, "shop-primary"), &DeleteOptions::default()).unwrap();
+    sim.server
+        .delete(&Key::new(services, NS, "shop-primary"), &DeleteOptions::default())
+        .unwrap();
     sleep(secs(60)).await;
     assert_eq!(primary(&sim), "", "a restarted primary does not open itself");
     let _second = sim.start_operator("operator-2");
@@ -68,13 +74,15 @@ async fn f13_received_and_not_applied_survives_the_primary_and_its_volume() {
     let (sim, _operator) = running(seed(42), 3).await;
     let open = primary(&sim);
     for replica in others(&open) {
-        sim.world.change(|w| w.process_mut(NS, replica).map(|p| p.applier_stuck = true));
+        sim.world
+            .change(|w| w.process_mut(NS, replica).map(|p| p.applier_stuck = true));
     }
     write_rows(&sim, 100).await;
     sim.world.change(|w| w.lose_volume(NS, &format!("data-{open}")));
     sleep(secs(5)).await;
     for replica in others(&open) {
-        sim.world.change(|w| w.process_mut(NS, replica).map(|p| p.applier_stuck = false));
+        sim.world
+            .change(|w| w.process_mut(NS, replica).map(|p| p.applier_stuck = false));
     }
     healthy(&sim).await;
     write_rows(&sim, 5).await;
@@ -128,7 +136,11 @@ async fn f17_all_pods_are_force_deleted_and_one_node_stays_down() {
         for instance in ALL {
             force_delete(&sim, instance);
         }
-        let available = sim.wait(secs(180), |s| s.condition(NS, NAME, "Available") && !primary(s).is_empty()).await;
+        let available = sim
+            .wait(secs(180), |s| {
+                s.condition(NS, NAME, "Available") && !primary(s).is_empty()
+            })
+            .await;
         assert!(available, "without {node}\n{}", sim.picture(NS, NAME));
         sleep(secs(5)).await;
         writer.abort();
@@ -178,7 +190,11 @@ async fn failover_when_mysqld_the_pod_or_the_node_of_the_primary_dies() {
         sim.world.with(|w| w.history.of(NS, NAME).longest_gap = Duration::ZERO);
         match fault {
             "mysqld" => sim.world.change(|w| w.kill_mysqld(NS, &open)),
-            "pod" => drop(sim.server.delete(&Key::new(pods, NS, &open), &DeleteOptions::default()).unwrap()),
+            "pod" => drop(
+                sim.server
+                    .delete(&Key::new(pods, NS, &open), &DeleteOptions::default())
+                    .unwrap(),
+            ),
             "node" => sim.world.change(|w| w.power_off(&node)),
             _ => sim.world.change(|w| {
                 for other in ["node-1", "node-2", "node-3", "operator-1", "api"] {

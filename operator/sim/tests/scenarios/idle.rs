@@ -21,7 +21,10 @@ fn meddle(sim: &Simulation) {
                 containers.push(json!({"name": "proxy", "image": "proxy:1"}));
             }
         }
-        if matches!(resource.kind, "StatefulSet" | "Service" | "ConfigMap" | "Secret" | "EndpointSlice" | "PodDisruptionBudget") {
+        if matches!(
+            resource.kind,
+            "StatefulSet" | "Service" | "ConfigMap" | "Secret" | "EndpointSlice" | "PodDisruptionBudget"
+        ) {
             object["metadata"]["annotations"]["policy.example/checked"] = json!("yes");
             object["metadata"]["labels"]["team"] = json!("data");
         }
@@ -36,8 +39,17 @@ async fn quiet(sim: &Simulation, seconds: u64) {
     sim.server.clear_requests();
     sleep(secs(seconds)).await;
     let writes = work(sim);
-    assert!(writes.is_empty(), "writes while idle: {writes:#?}\n{}", sim.picture(NS, NAME));
-    assert!(!sim.server.requests(|r| r.resource == "leases" && r.mutates()).is_empty(), "the lease is renewed");
+    assert!(
+        writes.is_empty(),
+        "writes while idle: {writes:#?}\n{}",
+        sim.picture(NS, NAME)
+    );
+    assert!(
+        !sim.server
+            .requests(|r| r.resource == "leases" && r.mutates())
+            .is_empty(),
+        "the lease is renewed"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -74,7 +86,9 @@ async fn f30_a_contested_field_causes_no_hot_loop() {
     });
     let services = mainstay_sim::kubernetes::Resource::find("", "services").unwrap();
     let key = mainstay_sim::kubernetes::Key::new(services, NS, "shop-primary");
-    sim.server.patch(&key, None, json!({"metadata": {"annotations": {"touched": "1"}}})).unwrap();
+    sim.server
+        .patch(&key, None, json!({"metadata": {"annotations": {"touched": "1"}}}))
+        .unwrap();
     sleep(secs(600)).await;
     sim.server.clear_requests();
     sleep(secs(300)).await;
@@ -93,7 +107,13 @@ async fn f30_an_empty_cache_deletes_nothing() {
     write_rows(&sim, 10).await;
     sleep(secs(30)).await;
     let uids = |sim: &Simulation| -> Vec<Value> {
-        let kinds = [("apps", "statefulsets"), ("", "pods"), ("", "persistentvolumeclaims"), ("", "secrets"), ("", "services")];
+        let kinds = [
+            ("apps", "statefulsets"),
+            ("", "pods"),
+            ("", "persistentvolumeclaims"),
+            ("", "secrets"),
+            ("", "services"),
+        ];
         kinds
             .iter()
             .filter_map(|(group, plural)| mainstay_sim::kubernetes::Resource::find(group, plural))
@@ -113,7 +133,9 @@ async fn f30_an_empty_cache_deletes_nothing() {
         sleep(secs(120)).await;
     }
     assert_eq!(uids(&sim), before, "{}", sim.picture(NS, NAME));
-    let deleted = sim.server.requests(|r| r.client.starts_with("operator") && r.verb == "delete");
+    let deleted = sim
+        .server
+        .requests(|r| r.client.starts_with("operator") && r.verb == "delete");
     assert!(deleted.is_empty(), "{deleted:?}");
     healthy(&sim).await;
     write_rows(&sim, 3).await;

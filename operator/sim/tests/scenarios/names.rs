@@ -38,7 +38,12 @@ async fn f28_equal_names_in_two_namespaces_do_not_mix() {
 #[tokio::test(start_paused = true)]
 async fn f28_a_foreign_object_with_a_derived_name_is_reported_and_left_alone() {
     let table = [
-        ("", "services", "shop-primary", json!({"spec": {"ports": [{"port": 80}], "selector": {"app": "web"}}})),
+        (
+            "",
+            "services",
+            "shop-primary",
+            json!({"spec": {"ports": [{"port": 80}], "selector": {"app": "web"}}}),
+        ),
         ("", "secrets", "shop-root", json!({"data": {"password": "c2VjcmV0"}})),
         ("", "secrets", "shop-server-tls", json!({"data": {"tls.crt": "eA=="}})),
         ("", "configmaps", "shop-instance", json!({"data": {"a": "b"}})),
@@ -55,7 +60,10 @@ async fn f28_a_foreign_object_with_a_derived_name_is_reported_and_left_alone() {
         let after = sim.server.get(&Key::new(resource, NS, name)).unwrap();
         assert_eq!(before, after, "{plural}/{name} was touched");
         if plural != "configmaps" {
-            let status = sim.cluster(NS, NAME).map(|c| c["status"].to_string()).unwrap_or_default();
+            let status = sim
+                .cluster(NS, NAME)
+                .map(|c| c["status"].to_string())
+                .unwrap_or_default();
             assert!(status.contains(name), "{plural}/{name} is not reported: {status}");
         }
         sim.server.clear_requests();

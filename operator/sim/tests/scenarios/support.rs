@@ -11,7 +11,10 @@ pub(crate) const NAME: &str = "shop";
 
 /// The seed of a test: its own, or the one of the environment.
 pub(crate) fn seed(own: u64) -> u64 {
-    let seed = std::env::var("SIM_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(own);
+    let seed = std::env::var("SIM_SEED")
+        .ok()
+        .and_then(|s| s.parse().ok())
+        .unwrap_or(own);
     println!("seed {seed}");
     seed
 }
@@ -27,7 +30,11 @@ pub(crate) async fn sleep(duration: Duration) {
 /// Waits until a cluster is as declared.
 pub(crate) async fn healthy_within(sim: &Simulation, namespace: &str, name: &str, limit: Duration) {
     let healthy = sim.wait(limit, |s| s.healthy(namespace, name)).await;
-    assert!(healthy, "{namespace}/{name} is not healthy after {limit:?}\n{}", sim.picture(namespace, name));
+    assert!(
+        healthy,
+        "{namespace}/{name} is not healthy after {limit:?}\n{}",
+        sim.picture(namespace, name)
+    );
 }
 
 pub(crate) async fn healthy(sim: &Simulation) {
@@ -71,7 +78,10 @@ pub(crate) fn work(sim: &Simulation) -> Vec<String> {
 /// Name of the instance that is open.
 pub(crate) fn primary(sim: &Simulation) -> String {
     sim.world.with(|w| {
-        let open = w.processes.values().find(|p| p.namespace == NS && p.cluster == NAME && p.writable);
+        let open = w
+            .processes
+            .values()
+            .find(|p| p.namespace == NS && p.cluster == NAME && p.writable);
         open.map(|p| p.instance.clone()).unwrap_or_default()
     })
 }

@@ -21,7 +21,10 @@ async fn a_restart_with_stale_lists_heals() {
         // The lists of the new process show a moment of the past; its watches then bring the rest, slowly.
         let past = start + (sim.server.version() - start) * share / 5;
         sim.server.serve_stale_lists("operator-2", past, 30);
-        sim.server.inject_watch(WatchFault { hold: secs(3), ..WatchFault::of("operator-2") });
+        sim.server.inject_watch(WatchFault {
+            hold: secs(3),
+            ..WatchFault::of("operator-2")
+        });
         let _second = sim.start_operator("operator-2");
         sleep(secs(40)).await;
         sim.server.clear_faults();
