@@ -230,14 +230,20 @@ impl Simulation {
             .any(|c| c["type"] == kind && c["status"] == "True")
     }
 
-    /// Whether every declared instance is in place: the primary is open and all replicas are ready.
+    /// Whether every declared instance is in place: status says so, and it is true.
     #[must_use]
     pub fn healthy(&self, namespace: &str, name: &str) -> bool {
         let Some(cluster) = self.cluster(namespace, name) else {
             return false;
         };
-        cluster.pointer("/status/health") == Some(&json!("Healthy"))
-            && cluster.pointer("/status/observedGeneration") == cluster.pointer("/metadata/generation")
+        let said = cluster.pointer("/status/health") == Some(&json!("Healthy"))
+            && cluster.pointer("/status/observedGeneration") == cluster.pointer("/metadata/generation");
+        let declared = cluster.pointer("/spec/replicas").and_then(Value::as_u64);
+        said && self.world.with(|w| {
+            let mine = w.processes.values().filter(|p| p.namespace == namespace && p.cluster == name);
+            let (ready, open) = mine.fold((0, 0), |(ready, open), p| (ready + u64::from(p.ready()), open + u64::from(p.writable)));
+            Some(ready) == declared && open == 1
+        })
     }
 
     /// What one needs to see when a scenario failed.

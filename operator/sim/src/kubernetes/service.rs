@@ -22,7 +22,7 @@ use super::delete::{self, DeleteOptions};
 use super::failure::Failure;
 use super::faults::{Effect, RequestInfo};
 use super::query::{Query, Selector};
-use super::resource::Route;
+use super::resource::{Resource, Route};
 use super::store::Key;
 use super::verbs::{Options, PatchKind};
 use super::watching::Watching;
@@ -246,6 +246,29 @@ impl Endpoint {
         ))
     }
 
+    /// The objects that a list shows, and of which version: the one of a continue token, a stale one, or the newest.
+    fn snapshot(
+        &self,
+        resource: &'static Resource,
+        namespace: &str,
+        version: Option<u64>,
+    ) -> Result<(u64, Vec<(Key, Arc<Value>)>), Failure> {
+        self.server.with(|s| {
+            if version.is_some_and(|v| v < s.store.compacted()) {
+                return Err(Failure::expired("The provided continue parameter is too old"));
+            }
+            let newest = s.store.version();
+            let version = version.or_else(|| s.faults.stale_version(&self.client)).unwrap_or(newest);
+            let here = |k: &Key| k.resource == resource && (namespace.is_empty() || k.namespace == namespace);
+            let objects = if version == newest {
+                s.store.list(resource, namespace).map(|(k, o)| (k.clone(), Arc::clone(o))).collect()
+            } else {
+                s.store.objects_at(version).into_iter().filter(|(k, _)| here(k)).collect()
+            };
+            Ok((version, objects))
+        })
+    }
+
     fn list(&self, parsed: &Parsed) -> Result<Value, Failure> {
         let (resource, namespace) = (parsed.route.resource, &parsed.route.namespace);
         let selector = Selector::of(&parsed.query);
@@ -263,21 +286,10 @@ impl Endpoint {
                 (version.parse::<u64>().ok(), after.to_owned())
             }
         };
-        let objects = self.server.with(|s| {
-            let version = version
-                .or_else(|| s.faults.stale_version(&self.client))
-                .unwrap_or(s.store.version());
-            if version < s.store.compacted() {
-                return Err(Failure::expired("The provided continue parameter is too old"));
-            }
-            Ok((version, s.store.objects_at(version)))
-        });
-        let (version, objects) = objects?;
+        let (version, objects) = self.snapshot(resource, namespace, version)?;
         let mut items: Vec<(String, Arc<Value>)> = objects
             .into_iter()
-            .filter(|(k, o)| {
-                k.resource == resource && (namespace.is_empty() || &k.namespace == namespace) && selector.matches(o)
-            })
+            .filter(|(_, o)| selector.matches(o))
             .map(|(k, o)| (format!("{}/{}", k.namespace, k.name), o))
             .filter(|(at, _)| at > &after)
             .collect();

@@ -62,6 +62,9 @@ pub struct Inner {
     next_process: u64,
     next_ip: u8,
     dirty: bool,
+    /// What the controllers and kubelets saw when they last had nothing to do, and when they look again by themselves.
+    seen: u64,
+    kubelets_due: Option<Instant>,
     /// Connections of operators to instance managers that exist now.
     streams: usize,
 }
@@ -83,6 +86,8 @@ impl World {
             next_process: 1,
             next_ip: 1,
             dirty: false,
+            seen: 0,
+            kubelets_due: None,
             streams: 0,
         };
         let world = Self {
@@ -174,13 +179,34 @@ impl World {
 impl Inner {
     /// Lets everything happen that is due; returns when something is due next.
     fn step(&mut self, now: Instant) -> Option<Instant> {
-        while self.server.collect_garbage() > 0 {}
-        self.bind_and_protect_claims();
-        self.reconcile_stateful_sets();
-        let nodes = self.step_nodes(now);
-        let kubelets = self.step_kubelets(now);
         let mysql = self.advance(now);
-        [nodes, kubelets, mysql].into_iter().flatten().min()
+        if self.fingerprint() != self.seen || self.kubelets_due.is_some_and(|at| at <= now) {
+            while self.server.collect_garbage() > 0 {}
+            self.bind_and_protect_claims();
+            self.reconcile_stateful_sets();
+            let nodes = self.step_nodes(now);
+            self.seen = self.fingerprint();
+            let kubelets = self.step_kubelets(now);
+            let moved = (self.fingerprint() != self.seen).then_some(now);
+            self.kubelets_due = [nodes, kubelets, moved].into_iter().flatten().min();
+        }
+        [self.kubelets_due, mysql].into_iter().flatten().min()
+    }
+
+    /// A number that changes whenever controllers or kubelets may have something to do.
+    fn fingerprint(&self) -> u64 {
+        use std::hash::{Hash as _, Hasher as _};
+        let mut hasher = std::hash::DefaultHasher::new();
+        self.server.with(|s| s.store.matters()).hash(&mut hasher);
+        for process in self.processes.values() {
+            let relieved = process.leaving && !process.writable && process.waiting.is_empty();
+            (process.id, process.ready(), relieved).hash(&mut hasher);
+        }
+        for (name, node) in &self.nodes {
+            let heard = self.network.connected(name, network::API);
+            (name, node.up, node.schedulable, heard).hash(&mut hasher);
+        }
+        hasher.finish()
     }
 
     /// Whether a node has power and is not frozen.
