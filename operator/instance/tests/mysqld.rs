@@ -2,6 +2,14 @@
 //!
 //! `MAINSTAY_TEST_MYSQL=ROOTFS cargo test -p mainstay-instance --test mysqld -- --ignored`
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test ends where something is not as it must be"
+)]
+
 mod support;
 
 use std::collections::BTreeSet;

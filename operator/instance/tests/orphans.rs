@@ -2,6 +2,8 @@
 //!
 //! Alone in its program, because whoever waits for every process takes the statuses of all other tests' children.
 
+#![expect(clippy::unwrap_used, reason = "a test ends where something is not as it must be")]
+
 use std::process::Command;
 use std::time::{Duration, Instant};
 

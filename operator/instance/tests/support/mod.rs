@@ -26,7 +26,7 @@ use rcgen::{
 };
 
 /// A test fails when what it waits for has not come after this long.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Passwords with everything that a quoting path can stumble over (case F11).
 pub(crate) const MANAGER: &str = "'\"\\$#<>%@:/?& ;*m";
@@ -41,7 +41,7 @@ type Issuer = CertifiedIssuer<'static, KeyPair>;
 /// A cluster's worth of certificates, and the managers.
 pub(crate) struct Cluster {
     pub(crate) dir: tempfile::TempDir,
-    cluster_ca: Issuer,
+    own_ca: Issuer,
     operator_ca: Issuer,
     pub(crate) nodes: Vec<Node>,
     pub(crate) epoch: u64,
@@ -148,10 +148,10 @@ impl Cluster {
     /// Files for this many instances; nothing runs.
     pub(crate) fn prepare(instances: u32) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let (cluster_ca, operator_ca) = (ca("cluster"), ca("operator"));
+        let (own_ca, operator_ca) = (ca("cluster"), ca("operator"));
         let mut cluster = Self {
             dir,
-            cluster_ca,
+            own_ca,
             operator_ca,
             nodes: Vec::new(),
             epoch: 1,
@@ -202,11 +202,11 @@ impl Cluster {
         }
         write(&paths.root_secret.join("password"), ROOT);
         write(&paths.app_secret.join("password"), APP);
-        let (certificate, key) = leaf(&self.cluster_ca, &layout::instance_uri("prod", "shop"));
+        let (certificate, key) = leaf(&self.own_ca, &layout::instance_uri("prod", "shop"));
         write(&paths.server_tls.join("tls.crt"), &certificate);
         write(&paths.server_tls.join("tls.key"), &key);
-        write(&paths.server_tls.join("ca.crt"), &self.cluster_ca.pem());
-        let clients = format!("{}{}", self.operator_ca.pem(), self.cluster_ca.pem());
+        write(&paths.server_tls.join("ca.crt"), &self.own_ca.pem());
+        let clients = format!("{}{}", self.operator_ca.pem(), self.own_ca.pem());
         write(&paths.client_ca.join("ca.crt"), &clients);
         let config = Config {
             namespace: "prod".to_owned(),
@@ -245,7 +245,7 @@ impl Cluster {
     /// Another certificate for an instance, for one name more.
     pub(crate) fn renew_certificate(&self, node: usize) {
         let names = ["localhost", "renewed"];
-        let (certificate, key) = leaf_for(&self.cluster_ca, &names, &layout::instance_uri("prod", "shop"));
+        let (certificate, key) = leaf_for(&self.own_ca, &names, &layout::instance_uri("prod", "shop"));
         let directory = &self.nodes[node].config.paths.server_tls;
         write(&directory.join("tls.key"), &key);
         write(&directory.join("tls.crt"), &certificate);
@@ -257,17 +257,17 @@ impl Cluster {
         ClientTls {
             certificate,
             key: key.into(),
-            ca: self.cluster_ca.pem(),
+            ca: self.own_ca.pem(),
         }
     }
 
     /// The certificate of any other instance.
     pub(crate) fn sibling(&self) -> ClientTls {
-        let (certificate, key) = leaf(&self.cluster_ca, &layout::instance_uri("prod", "shop"));
+        let (certificate, key) = leaf(&self.own_ca, &layout::instance_uri("prod", "shop"));
         ClientTls {
             certificate,
             key: key.into(),
-            ca: self.cluster_ca.pem(),
+            ca: self.own_ca.pem(),
         }
     }
 
@@ -277,7 +277,7 @@ impl Cluster {
         ClientTls {
             certificate,
             key: key.into(),
-            ca: self.cluster_ca.pem(),
+            ca: self.own_ca.pem(),
         }
     }
 
