@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
-use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::api::{DeleteParams, ListParams};
 
 use crate::cluster::{Cluster, HEAL};
@@ -72,9 +72,11 @@ async fn outdated(context: &Context, cluster: &Cluster) -> Result<()> {
 /// Force-deletes all pods while the node of a replica is down: two of three serve; the third joins when its node returns.
 pub(super) async fn node_down(context: Arc<Context>) -> Result<()> {
     let testbed = context.env.testbed()?;
-    let cluster = context.shared().await?;
+    // Its own, on three nodes: a lost volume may have put two instances of the shared one on the same node.
+    let namespace = context.namespace().await?;
+    let cluster = Cluster::create(&context.env, &namespace, &context.manifest("nodes", 3).with_app()).await?;
     let history = write_some(&cluster, "f17_node").await?;
-    let node = lonely_node(&context, &cluster).await?;
+    let node = lonely_node(&cluster).await?;
     testbed.power_off(&node).await?;
     let served = async {
         force_delete_all(&cluster).await?;
@@ -95,22 +97,20 @@ pub(super) async fn node_down(context: Arc<Context>) -> Result<()> {
     cluster.check(&history, "f17_node").await
 }
 
-/// A node with a replica and without the operator.
-async fn lonely_node(context: &Context, cluster: &Cluster) -> Result<String> {
-    let node_of = |pod: &Pod| pod.spec.as_ref().and_then(|s| s.node_name.clone());
-    let parameters = ListParams::default().labels(operator::SELECTOR);
-    let operators = operator::pods_of(&context.env)
-        .list(&parameters)
-        .await
-        .context("failed to list operators")?;
-    let taken: Vec<_> = operators.items.iter().filter_map(node_of).collect();
-    for replica in cluster.replicas().await? {
-        let node = node_of(&cluster.pods().get(&replica).await?).context("the replica has no node")?;
-        if !taken.contains(&node) {
-            return Ok(node);
-        }
+/// The node of a replica, and of no other instance. An operator may be on it: another one takes over.
+async fn lonely_node(cluster: &Cluster) -> Result<String> {
+    let mut nodes = Vec::new();
+    for ordinal in 0..3 {
+        let name = cluster.instance(ordinal);
+        let pod = cluster.pods().get(&name).await.context("failed to get the pod")?;
+        nodes.push((name, pod.spec.and_then(|s| s.node_name).context("the pod has no node")?));
     }
-    anyhow::bail!("every replica shares its node with the operator")
+    let replicas = cluster.replicas().await?;
+    let alone = |node: &String| nodes.iter().filter(|(_, other)| other == node).count() == 1;
+    let found = nodes.iter().find(|(name, node)| replicas.contains(name) && alone(node));
+    found
+        .map(|(_, node)| node.clone())
+        .with_context(|| format!("every replica shares its node: {nodes:?}"))
 }
 
 async fn write_some(cluster: &Cluster, table: &str) -> Result<History> {
