@@ -100,8 +100,11 @@ fn steady(trouble: &str) -> String {
 }
 
 fn is_duration(word: &str) -> bool {
-    let rest = word.trim_start_matches(|c: char| c.is_ascii_digit());
-    rest.len() < word.len() && matches!(rest, "s" | "m" | "ms") || word.ends_with("m0s")
+    word.starts_with(|c: char| c.is_ascii_digit())
+        && word.ends_with(['s', 'm', 'h'])
+        && word
+            .chars()
+            .all(|c| c.is_ascii_digit() || matches!(c, 'h' | 'm' | 's' | '.'))
 }
 
 fn volume(instance: &InstanceObserved, analysis: &mut Analysis) {

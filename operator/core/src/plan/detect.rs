@@ -17,13 +17,15 @@ pub(crate) enum State<'a> {
     Opening(Seen<'a>),
     /// Another one has to be found.
     Lost(String),
-    /// Nothing can be said yet, or nothing can be done.
-    Waiting {
-        /// For what.
+    /// It was not heard for a moment.
+    Hearing {
+        /// Who.
         reason: String,
-        /// When it may be different although nothing is heard.
-        look_in: Option<Duration>,
+        /// When the moment is over.
+        look_in: Duration,
     },
+    /// Nothing can be said, or nothing can be done.
+    Waiting(String),
 }
 
 /// The state of the recorded primary.
@@ -39,7 +41,7 @@ pub(crate) fn state<'a>(view: &View<'a>, primary: &'a PrimaryRef) -> State<'a> {
         return if seen.running() {
             State::Opening(seen)
         } else {
-            waiting(text::mysqld_not_running(seen))
+            State::Waiting(text::mysqld_not_running(seen))
         };
     }
     match seen.report.mysqld {
@@ -49,10 +51,6 @@ pub(crate) fn state<'a>(view: &View<'a>, primary: &'a PrimaryRef) -> State<'a> {
             State::Lost(text::mysqld_not_running(seen))
         }
     }
-}
-
-fn waiting(reason: String) -> State<'static> {
-    State::Waiting { reason, look_in: None }
 }
 
 /// With k = 0 no election can go on without the old primary (rule 1), so none is begun.
@@ -74,9 +72,8 @@ fn opening(view: &View<'_>, primary: &PrimaryRef, seen: Seen<'_>) -> bool {
 fn not_heard<'a>(view: &View<'_>, primary: &PrimaryRef) -> State<'a> {
     let name = &primary.id.instance;
     if !failover_possible(view) {
-        return waiting(format!(
-            "{name} cannot be heard in its recorded incarnation, and without it nothing is safe"
-        ));
+        let reason = format!("{name} to be heard in its recorded incarnation: without it nothing is safe");
+        return State::Waiting(reason);
     }
     if view.heard_as(&primary.id).is_some() {
         return State::Lost(format!("the data directory of {name} was replaced"));
@@ -106,10 +103,9 @@ fn silent<'a>(view: &View<'_>, instance: &InstanceObserved) -> State<'a> {
     let name = &instance.name;
     let age = View::silent_since(instance).map_or(Duration::ZERO, |since| view.age(since));
     if age < view.timing.silence {
-        let look_in = Some(view.timing.silence.saturating_sub(age));
-        return State::Waiting {
+        return State::Hearing {
             reason: format!("{name} to be heard again"),
-            look_in,
+            look_in: view.timing.silence.saturating_sub(age),
         };
     }
     let witnesses: Vec<_> = view.members().filter(|seen| !fenced_by_us(view, *seen)).collect();
@@ -120,14 +116,10 @@ fn silent<'a>(view: &View<'_>, instance: &InstanceObserved) -> State<'a> {
             "{name} is silent, and {agree} of {of} members that answer do not receive from it"
         ));
     }
-    let reason = match witnesses.len() {
-        0 => format!("{name} is silent, and no member answers that could say more"),
-        of => format!("{name} is silent, but only {agree} of {of} members that answer do not receive from it"),
-    };
-    State::Waiting {
-        reason,
-        look_in: Some(view.timing.silence),
-    }
+    State::Waiting(match witnesses.len() {
+        0 => format!("a member that can be heard: {name} is silent"),
+        of => format!("a majority that confirms that {name} is lost: {agree} of {of} members do not receive from it"),
+    })
 }
 
 /// It does not receive because this process fenced it, which says nothing of the primary.

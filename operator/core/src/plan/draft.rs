@@ -29,6 +29,15 @@ impl Draft {
         });
     }
 
+    /// Says what is waited for, and will have come in a moment, or is told elsewhere.
+    pub(crate) fn wait_briefly(&mut self, who: impl Into<String>, for_what: impl Into<String>) {
+        self.waits(Wait {
+            who: who.into(),
+            for_what: for_what.into(),
+            lasting: false,
+        });
+    }
+
     fn waits(&mut self, wait: Wait) {
         if !self.waiting.contains(&wait) {
             self.waiting.push(wait);

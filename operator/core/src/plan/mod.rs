@@ -111,8 +111,9 @@ fn build(subject: &Subject<'_>, observed: &Observed, analysis: &Analysis, now: T
     secrets::plan(subject, observed, blocked.is_none(), now, draft);
     match (blocked, subject.spec) {
         (None, Ok(spec)) => objects::plan(subject, observed, spec, draft),
-        (Some(problem), _) => draft.wait("building", problem.message.clone()),
-        (None, Err(_)) => draft.wait("building", "a spec that can be accepted"),
+        // The conditions say so already.
+        (Some(problem), _) => draft.wait_briefly("building", problem.message.clone()),
+        (None, Err(_)) => draft.wait_briefly("building", "a spec that can be accepted"),
     }
     roll::replace_stuck(subject, observed, draft);
 }

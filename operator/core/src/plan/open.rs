@@ -21,11 +21,13 @@ pub(crate) fn plan(view: &View<'_>, draft: &mut Draft) {
         State::Open(seen) => steady::plan(view, primary, seen, draft),
         State::Opening(seen) => promotion::reopen(view, seen, draft),
         State::Lost(reason) => election::begin(view, draft, None, "PrimaryLost", reason),
-        State::Waiting { reason, look_in } => {
+        State::Hearing { reason, look_in } => {
+            draft.wait_briefly("primary", reason);
+            draft.look_in(look_in);
+        }
+        State::Waiting(reason) => {
             draft.wait("primary", reason);
-            if let Some(after) = look_in {
-                draft.look_in(after);
-            }
+            draft.look_in(view.timing.silence);
         }
     }
 }

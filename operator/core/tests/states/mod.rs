@@ -160,7 +160,21 @@ fn observed(instances: Vec<InstanceObserved>, replicas: usize) -> Observed {
         memory: Memory::Absent,
         instances,
         objects: BTreeMap::from([(key, view)]),
-        secrets: SecretsView::default(),
+        secrets: SecretsView {
+            keys: BTreeMap::from([
+                (
+                    "shop-system".to_owned(),
+                    ["manager", "replication", "clone", "monitor"].map(str::to_owned).into(),
+                ),
+                (
+                    "shop-root".to_owned(),
+                    ["password", "uri", "username", "host", "port"]
+                        .map(str::to_owned)
+                        .into(),
+                ),
+            ]),
+            ..SecretsView::default()
+        },
         warnings: Vec::new(),
         request: None,
     }
