@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mainstay_sim::Simulation;
-use mainstay_sim::kubernetes::{DeleteOptions, Effect, Key, Resource, Rule};
+use mainstay_sim::kubernetes::{DeleteOptions, Key, Resource};
 use serde_json::{Value, json};
 
 use crate::support::{NAME, NS, healthy, healthy_within, intact, running, secs, seed, sleep, write_rows};
@@ -51,33 +51,6 @@ async fn f27_deletion_in_every_phase_keeps_the_data_and_nothing_else() {
         );
 
         sim.create(NS, Simulation::manifest(NAME, 3)).await.unwrap();
-        healthy(&sim).await;
-        write_rows(&sim, 3).await;
-        intact(&sim);
-    }
-}
-
-/// The same at every write of the operator during a bootstrap: the moments that a clock does not hit.
-#[tokio::test(start_paused = true)]
-async fn f27_deletion_at_every_write_of_a_bootstrap() {
-    let seed = seed(78);
-    for n in 1.. {
-        let sim = Simulation::new(seed + n);
-        let late = Effect::Delay(Duration::from_millis(40));
-        let mut point = sim
-            .server
-            .inject(Rule::when(late, |r| r.client == "operator-1" && r.is_work()).nth(n));
-        let _operator = sim.start_operator("operator-1");
-        sim.create(NS, Simulation::manifest(NAME, 3)).await.unwrap();
-        if tokio::time::timeout(secs(60), point.wait()).await.is_err() {
-            assert!(n > 10, "only {n} writes were made");
-            break;
-        }
-        sim.delete(NS, NAME).await.unwrap();
-        let gone = sim.wait(secs(90), |s| leftovers(s).iter().all(|o| is_kept(o))).await;
-        assert!(gone, "deleted at write {n}: {:#?}", leftovers(&sim));
-        sim.create(NS, Simulation::manifest(NAME, 3)).await.unwrap();
-        println!("deleted at write {n}");
         healthy(&sim).await;
         write_rows(&sim, 3).await;
         intact(&sim);
