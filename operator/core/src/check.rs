@@ -40,7 +40,7 @@ pub fn check(subject: &Subject<'_>, observed: &Observed, plan: &Plan, now: Times
         now,
     };
     let mut violations = Violations::default();
-    checker.order(plan, &mut violations);
+    order(plan, &mut violations);
     checker.unreadable(plan, &mut violations);
     for action in &plan.actions {
         match action {
@@ -147,32 +147,6 @@ impl<'a> Checker<'a> {
         self.find(&primary.id).filter(|(_, report)| {
             report.writable && report.mysqld == Mysqld::Running && report.persisted.epoch >= primary.epoch
         })
-    }
-
-    /// Invariant 1.
-    fn order(&self, plan: &Plan, violations: &mut Violations) {
-        let place = |wanted: fn(&Action) -> bool| {
-            plan.actions
-                .iter()
-                .enumerate()
-                .filter(|(_, action)| wanted(action))
-                .map(|(at, _)| at)
-                .collect::<Vec<_>>()
-        };
-        let records = place(|action| matches!(action, Action::Record(_)));
-        violations.unless(records.is_empty() || records == [0], 1, || {
-            format!("records at {records:?}")
-        });
-        let commands = place(|action| matches!(action, Action::Command(_)));
-        let behind_the_record = commands.is_empty() || commands == [records.len()];
-        violations.unless(behind_the_record, 1, || format!("commands at {commands:?}"));
-        for action in &plan.actions {
-            let Action::Command(commands) = action else { continue };
-            let to: BTreeSet<_> = commands.iter().map(|command| &command.to.instance).collect();
-            violations.unless(to.len() == commands.len(), 1, || {
-                "two commands for one instance".to_owned()
-            });
-        }
     }
 
     /// Invariant 13, the first half.
@@ -422,7 +396,7 @@ impl<'a> Checker<'a> {
                 self.opening(after, &command.to, violations);
             }
             Verb::Allow { members, acks_required } => {
-                self.allow(after, &command.to, members, *acks_required, violations)
+                allow(after, &command.to, members, *acks_required, violations);
             }
             Verb::Mark => {
                 let open = after.primary.as_ref().is_some_and(|primary| primary.id == command.to);
@@ -462,21 +436,6 @@ impl<'a> Checker<'a> {
                 violations.unless(within, 8, || format!("{} is attached unseen", to.instance));
             }
         }
-    }
-
-    /// Whoever is on the primary's list is a member; a list without a member is the beginning of a drop.
-    fn allow(&self, after: &Rules, to: &MemberId, list: &BTreeSet<MemberId>, acks: u32, violations: &mut Violations) {
-        let primary = after.primary.as_ref().is_some_and(|primary| &primary.id == to) && after.phase == Phase::Open;
-        violations.unless(primary, 8, || format!("{} is not the open primary", to.instance));
-        violations.unless(list.is_subset(&after.members), 5, || {
-            "a stranger may acknowledge".to_owned()
-        });
-        violations.unless(after.members.difference(list).count() <= 1, 5, || {
-            "drops two members at once".to_owned()
-        });
-        violations.unless(acks >= after.acks_required, 6, || {
-            "k in force is below k in status".to_owned()
-        });
     }
 
     /// Invariant 9.
@@ -570,6 +529,47 @@ impl<'a> Checker<'a> {
             format!("{uids:?} is routed at {} and is not open", self.now)
         });
     }
+}
+
+/// Invariant 1.
+fn order(plan: &Plan, violations: &mut Violations) {
+    let place = |wanted: fn(&Action) -> bool| {
+        plan.actions
+            .iter()
+            .enumerate()
+            .filter(|(_, action)| wanted(action))
+            .map(|(at, _)| at)
+            .collect::<Vec<_>>()
+    };
+    let records = place(|action| matches!(action, Action::Record(_)));
+    violations.unless(records.is_empty() || records == [0], 1, || {
+        format!("records at {records:?}")
+    });
+    let commands = place(|action| matches!(action, Action::Command(_)));
+    let behind_the_record = commands.is_empty() || commands == [records.len()];
+    violations.unless(behind_the_record, 1, || format!("commands at {commands:?}"));
+    for action in &plan.actions {
+        let Action::Command(commands) = action else { continue };
+        let to: BTreeSet<_> = commands.iter().map(|command| &command.to.instance).collect();
+        violations.unless(to.len() == commands.len(), 1, || {
+            "two commands for one instance".to_owned()
+        });
+    }
+}
+
+/// Whoever is on the primary's list is a member; a list without a member is the beginning of a drop.
+fn allow(after: &Rules, to: &MemberId, list: &BTreeSet<MemberId>, acks: u32, violations: &mut Violations) {
+    let primary = after.primary.as_ref().is_some_and(|primary| &primary.id == to) && after.phase == Phase::Open;
+    violations.unless(primary, 8, || format!("{} is not the open primary", to.instance));
+    violations.unless(list.is_subset(&after.members), 5, || {
+        "a stranger may acknowledge".to_owned()
+    });
+    violations.unless(after.members.difference(list).count() <= 1, 5, || {
+        "drops two members at once".to_owned()
+    });
+    violations.unless(acks >= after.acks_required, 6, || {
+        "k in force is below k in status".to_owned()
+    });
 }
 
 fn endpoints(slice: &Value) -> Vec<&str> {

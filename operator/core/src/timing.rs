@@ -56,7 +56,7 @@ impl Default for Timing {
             lag: Duration::from_secs(1),
             retry: Duration::from_secs(1),
             clone_retry: Duration::from_secs(10),
-            rebuild: Duration::from_secs(60),
+            rebuild: Duration::from_mins(1),
             routing: Duration::from_secs(1),
             unroute: Duration::from_secs(2),
             unroute_primary: Duration::from_secs(3),

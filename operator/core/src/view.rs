@@ -218,7 +218,7 @@ impl<'a> View<'a> {
     }
 
     /// `errant(i)` towards that primary, if there is any.
-    pub(crate) fn errant(&self, seen: Seen<'_>, primary: Seen<'_>) -> Option<GtidSet> {
+    pub(crate) fn errant(seen: Seen<'_>, primary: Seen<'_>) -> Option<GtidSet> {
         let more = seen.report.set().subtract(&primary.report.set());
         let errant = more.without_source(&primary.report.server_uuid);
         (seen.running() && primary.running() && !errant.is_empty()).then_some(errant)

@@ -113,7 +113,7 @@ fn running(view: &View<'_>, seen: Seen<'_>, analysis: &mut Analysis) {
         return;
     }
     if let Some(open) = view.open_primary()
-        && let Some(errant) = view.errant(seen, open)
+        && let Some(errant) = View::errant(seen, open)
     {
         let message = format!("{name} has {errant}, which {} does not have", open.instance.name);
         analysis.found_on(ProblemCode::ErrantTransactions, name, message);

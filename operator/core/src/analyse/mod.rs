@@ -94,7 +94,9 @@ pub fn table() -> String {
             Blocks::Everything => "everything",
         };
         let cells = [kind.name, kind.predicate, blocks, kind.condition.as_str(), kind.remedy];
-        text.push_str(&format!("| {} |\n", cells.join(" | ")));
+        text.push_str("| ");
+        text.push_str(&cells.join(" | "));
+        text.push_str(" |\n");
     }
     text
 }

@@ -48,7 +48,7 @@ fn judge_one<'a>(view: &View<'a>, open: Seen<'a>, seen: Seen<'a>, returning: &mu
         return;
     }
     let set = seen.report.set();
-    if let Some(errant) = view.errant(seen, open) {
+    if let Some(errant) = View::errant(seen, open) {
         returning.rebuild.push((seen, text::errant(seen, open, &errant)));
     } else if set.is_empty() && !open.report.set().is_empty() {
         returning

@@ -47,7 +47,7 @@ fn reason(view: &View<'_>, open: Seen<'_>, id: &MemberId) -> Option<String> {
             .heard_as(id)
             .map(|_| format!("the data directory of {name} was replaced")),
         Some(seen) if !view.fenced(seen) => None,
-        Some(seen) => match view.errant(seen, open) {
+        Some(seen) => match View::errant(seen, open) {
             Some(errant) => Some(text::errant(seen, open, &errant)),
             None if !seen.report.set().contains(&open.report.purged) => {
                 Some(format!("{name} lacks what {} purged", open.instance.name))

@@ -102,7 +102,7 @@ pub(crate) fn plan(view: &View<'_>, draft: &mut Draft) {
         return;
     };
     if is_recorded_primary(view, instance) && wanted.len() > 1 {
-        switchover::begin(view, format!("{} takes a new configuration", instance.name), draft);
+        switchover::begin(view, &format!("{} takes a new configuration", instance.name), draft);
     } else if draft.take_risk() {
         delete(instance, pod, "its template is an older one", draft);
     }

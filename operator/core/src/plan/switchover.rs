@@ -15,11 +15,11 @@ pub(crate) fn due(view: &View<'_>, open: Seen<'_>, draft: &mut Draft) -> bool {
     } else {
         return false;
     };
-    begin(view, why, draft)
+    begin(view, &why, draft)
 }
 
 /// Begins a switchover to the best candidate, if the pre-checks allow it; otherwise nothing is touched.
-pub(crate) fn begin(view: &View<'_>, why: String, draft: &mut Draft) -> bool {
+pub(crate) fn begin(view: &View<'_>, why: &str, draft: &mut Draft) -> bool {
     if draft.records() {
         return false;
     }

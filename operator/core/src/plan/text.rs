@@ -71,17 +71,14 @@ pub(crate) fn no_candidate(view: &View<'_>, held: &[Seen<'_>]) -> String {
         .map(|seen| {
             let set = seen.report.set();
             let errant = set.subtract(&view.legit(*seen));
-            let mut said = format!("{} has {}", seen.instance.name, show(&set));
+            let mut said = vec![format!("{} has {}", seen.instance.name, show(&set))];
             if !set.contains(baseline) {
-                said.push_str(&format!(
-                    ", and lacks {} of the baseline",
-                    show(&baseline.subtract(&set))
-                ));
+                said.push(format!("lacks {} of the baseline", show(&baseline.subtract(&set))));
             }
             if !errant.is_empty() {
-                said.push_str(&format!(", of which {} came from no primary", show(&errant)));
+                said.push(format!("of which {} came from no primary", show(&errant)));
             }
-            said
+            said.join(", ")
         })
         .collect();
     format!("an instance that contains everything: {}", sets.join("; "))

@@ -57,6 +57,7 @@ impl Volume {
 
 /// A running manager and its mysqld.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of MySQL's")]
 pub(crate) struct Process {
     pub(crate) mysqld: Mysqld,
     /// When the present state of mysqld ends by itself (starting, cloning).
@@ -91,6 +92,20 @@ pub(crate) struct Progress {
     pub(crate) deadline: Timestamp,
     /// Number of the marker transaction.
     pub(crate) marker: Option<u64>,
+}
+
+/// What becomes of a command when it arrives.
+enum Course {
+    /// It ended, refused or not.
+    Ended(Option<String>),
+    /// It waits for others.
+    Begun,
+}
+
+impl Course {
+    fn refused(why: &str) -> Self {
+        Self::Ended(Some(why.to_owned()))
+    }
 }
 
 /// What the manager answers.
@@ -288,24 +303,45 @@ impl Node {
         volume.pristine = false;
         process.progress = None;
         let deadline = now + command.deadline;
-        let refusal = match &command.verb {
-            Verb::Fence => {
-                if process.mysqld == Mysqld::Running && process.writable && !process.waiting.is_empty() {
-                    // Commits that wait get a moment; no new ones begin.
-                    process.closing = true;
-                    process.progress = Some(Progress {
-                        command,
-                        pair,
-                        operator,
-                        deadline,
-                        marker: None,
-                    });
-                    return None;
-                }
-                self.fence(now, restart);
+        match self.carry_out(&command, now, restart) {
+            Course::Begun => {
+                let marker = None;
+                self.process.as_mut()?.progress = Some(Progress {
+                    command,
+                    pair,
+                    operator,
+                    deadline,
+                    marker,
+                });
                 None
             }
-            Verb::Attach { source } => self.attach(&source.id.instance),
+            Course::Ended(refusal) => {
+                self.process.as_mut()?.ended = pair;
+                Some(Answer {
+                    operator,
+                    pair,
+                    refusal,
+                })
+            }
+        }
+    }
+
+    fn carry_out(&mut self, command: &InstanceCommand, now: Timestamp, restart: Duration) -> Course {
+        let (Some(process), Some(volume)) = (&mut self.process, &mut self.volume) else {
+            return Course::refused("no process");
+        };
+        let open = process.mysqld == Mysqld::Running && process.writable;
+        match &command.verb {
+            // Commits that wait get a moment; no new ones begin.
+            Verb::Fence if open && !process.waiting.is_empty() => {
+                process.closing = true;
+                Course::Begun
+            }
+            Verb::Fence => {
+                self.fence(now, restart);
+                Course::Ended(None)
+            }
+            Verb::Attach { source } => Course::Ended(self.attach(&source.id.instance)),
             Verb::Open {
                 members,
                 acks_required,
@@ -314,78 +350,49 @@ impl Node {
             } => {
                 let set = volume.executed.union(&volume.relay);
                 if process.mysqld != Mysqld::Running || !volume.executed.contains(&volume.relay) {
-                    Some("not running or not applied".to_owned())
-                } else if !set.contains(baseline) {
-                    Some("lacks the baseline".to_owned())
-                } else {
-                    volume.told = told(command.epoch, &command.to, baseline.clone(), members, *acks_required);
-                    process.allowed = Some(members.iter().map(|member| member.instance.clone()).collect());
-                    process.wait_for = (*acks_required > 0).then_some(*acks_required);
-                    process.marker = None;
-                    process.progress = Some(Progress {
-                        command,
-                        pair,
-                        operator,
-                        deadline,
-                        marker: None,
-                    });
-                    return None;
+                    return Course::refused("not running or not applied");
                 }
+                if !set.contains(baseline) {
+                    return Course::refused("lacks the baseline");
+                }
+                self.tell(command, baseline.clone(), members, *acks_required);
+                Course::Begun
             }
+            Verb::Allow { .. } | Verb::Mark if !open => Course::refused("not writable"),
             Verb::Allow { members, acks_required } => {
-                if process.mysqld != Mysqld::Running || !process.writable {
-                    Some("not writable".to_owned())
-                } else {
-                    let list: BTreeSet<_> = members.iter().map(|member| member.instance.clone()).collect();
-                    let wait_for = (*acks_required > 0).then_some(*acks_required);
-                    if process.allowed.as_ref() != Some(&list) || process.wait_for != wait_for {
-                        process.marker = None;
-                    }
-                    let baseline = volume.told.baseline.clone();
-                    volume.told = told(command.epoch, &command.to, baseline, members, *acks_required);
-                    process.allowed = Some(list);
-                    process.wait_for = wait_for;
-                    None
-                }
+                let baseline = volume.told.baseline.clone();
+                self.tell(command, baseline, members, *acks_required);
+                Course::Ended(None)
             }
-            Verb::Mark => {
-                if process.mysqld != Mysqld::Running || !process.writable {
-                    Some("not writable".to_owned())
-                } else {
-                    process.progress = Some(Progress {
-                        command,
-                        pair,
-                        operator,
-                        deadline,
-                        marker: None,
-                    });
-                    return None;
-                }
-            }
+            Verb::Mark => Course::Begun,
+            Verb::Clone { .. } if process.writable => Course::refused("writable"),
             Verb::Clone { donor } => {
-                if process.writable {
-                    Some("writable".to_owned())
-                } else {
-                    process.mysqld = Mysqld::Cloning;
-                    process.until = now + Duration::from_secs(2);
-                    process.donor = Some((donor.id.instance.clone(), donor.id.incarnation.0.clone()));
-                    process.receiver = false;
-                    None
-                }
+                process.mysqld = Mysqld::Cloning;
+                process.until = now + Duration::from_secs(2);
+                process.donor = Some((donor.id.instance.clone(), donor.id.incarnation.0.clone()));
+                process.receiver = false;
+                Course::Ended(None)
             }
             Verb::Restart => {
                 self.kill_mysqld(now, restart);
-                None
+                Course::Ended(None)
             }
-        };
-        if let Some(process) = &mut self.process {
-            process.ended = pair;
         }
-        Some(Answer {
-            operator,
-            pair,
-            refusal,
-        })
+    }
+
+    /// The list and k are in force; a marker that was committed under others is forgotten.
+    fn tell(&mut self, command: &InstanceCommand, baseline: GtidSet, members: &BTreeSet<MemberId>, acks: u32) {
+        let (Some(process), Some(volume)) = (&mut self.process, &mut self.volume) else {
+            return;
+        };
+        let list = Some(members.iter().map(|member| member.instance.clone()).collect());
+        let wait_for = (acks > 0).then_some(acks);
+        if process.allowed != list || process.wait_for != wait_for {
+            process.marker = None;
+        }
+        volume.told = told(command.epoch, &command.to, baseline, members, acks);
+        process.allowed = list;
+        process.wait_for = wait_for;
     }
 
     /// Stops receiving, becomes read-only; killed rather than waiting for a commit that nobody acknowledges.

@@ -1,13 +1,11 @@
 //! Scenarios in the small world, from declaration to a settled cluster.
 
-mod world;
-
 use std::time::Duration;
 
+use crate::world::World;
 use mainstay_core::rules::Phase;
-use world::World;
 
-const MINUTE: Duration = Duration::from_secs(60);
+const MINUTE: Duration = Duration::from_mins(1);
 
 fn settled(seed: u64, replicas: i32) -> World {
     let mut world = World::new(seed, replicas);
@@ -61,7 +59,7 @@ fn the_primary_is_replaced_when_its_node_dies() {
         });
         let took = world.now.duration_since(began);
         assert!(took.as_millis() < 5000, "{took:?}");
-        world.settle(Duration::from_secs(120));
+        world.settle(Duration::from_mins(2));
         complete(&world);
     }
 }
@@ -78,7 +76,7 @@ fn the_primary_is_replaced_when_its_mysqld_dies() {
         });
         let took = world.now.duration_since(began);
         assert!(took.as_millis() < 1500, "{took:?}");
-        world.settle(Duration::from_secs(120));
+        world.settle(Duration::from_mins(2));
         complete(&world);
     }
 }
@@ -95,7 +93,7 @@ fn a_leaving_primary_is_relieved_by_a_switchover() {
         });
         let took = world.now.duration_since(began);
         assert!(took.as_millis() < 1500, "{took:?}");
-        world.settle(Duration::from_secs(120));
+        world.settle(Duration::from_mins(2));
         complete(&world);
         if !world.rules().unwrap().rebuilds.is_empty() {
             world.fail("the old primary joins as it is");
@@ -109,7 +107,7 @@ fn a_lost_volume_is_cloned_anew() {
         let mut world = settled(7, 3);
         world.run(Duration::from_secs(12));
         world.lose_volume(ordinal);
-        world.settle(Duration::from_secs(180));
+        world.settle(Duration::from_mins(3));
         complete(&world);
         assert!(world.rules().unwrap().rebuilds.contains_key(&world.node(ordinal).name));
     }
@@ -155,11 +153,11 @@ fn f17_everything_dies_at_once() {
             world.crash(ordinal, Duration::from_secs(time));
         }
         // One node kept down does not matter, whichever it is.
-        world.until("an open primary", Duration::from_secs(60), |w| {
+        world.until("an open primary", Duration::from_mins(1), |w| {
             w.open_primary().is_some()
         });
         world.settings.pace = 100;
-        world.settle(Duration::from_secs(600));
+        world.settle(Duration::from_mins(10));
         complete(&world);
     }
 }
@@ -173,7 +171,7 @@ fn f17_everything_dies_and_one_volume_is_gone() {
             world.crash(ordinal, Duration::from_secs(2));
         }
         world.lose_volume(usize::try_from(seed % 3).unwrap());
-        world.settle(Duration::from_secs(180));
+        world.settle(Duration::from_mins(3));
         complete(&world);
     }
 }
@@ -183,7 +181,7 @@ fn growing_and_shrinking_under_writes() {
     let mut world = settled(3, 1);
     for replicas in [3, 5, 3, 1] {
         world.change_spec(|cluster| cluster.spec.replicas = replicas);
-        world.settle(Duration::from_secs(300));
+        world.settle(Duration::from_mins(5));
         let rules = world.rules().unwrap();
         assert_eq!(rules.acks_required, u32::try_from(replicas / 2).unwrap());
         assert_eq!(world.kubernetes.set_replicas(), u32::try_from(replicas).unwrap());
@@ -196,10 +194,10 @@ fn an_instance_that_is_not_wanted_hands_over_before_it_goes() {
     let mut world = settled(4, 3);
     world.run(Duration::from_secs(12));
     world.crash(0, Duration::from_secs(20));
-    world.settle(Duration::from_secs(120));
+    world.settle(Duration::from_mins(2));
     assert_ne!(world.open_primary(), Some(0));
     world.change_spec(|cluster| cluster.spec.replicas = 1);
-    world.settle(Duration::from_secs(120));
+    world.settle(Duration::from_mins(2));
     assert_eq!(world.open_primary(), Some(0));
     complete(&world);
 }
@@ -218,7 +216,7 @@ fn a_changed_configuration_rolls_replicas_first() {
         cluster.spec = serde_json::from_value(spec).unwrap();
     });
     world.tick();
-    world.settle(Duration::from_secs(300));
+    world.settle(Duration::from_mins(5));
     let after: Vec<_> = (0..3)
         .map(|n| world.node(n).pod.as_ref().unwrap().uid.clone())
         .collect();
@@ -250,7 +248,7 @@ fn l7_a_lost_status_is_resumed_and_never_bootstrapped() {
         world.run(Duration::from_secs(12));
         let old = world.kubernetes.status.clone();
         world.crash(0, Duration::from_secs(5));
-        world.settle(Duration::from_secs(120));
+        world.settle(Duration::from_mins(2));
         let epoch = world.rules().unwrap().epoch;
         // The status is gone, or restored from before the failover.
         world.kubernetes.status = if forget_all {
@@ -261,7 +259,7 @@ fn l7_a_lost_status_is_resumed_and_never_bootstrapped() {
         world.kubernetes.version += 1;
         world.restart_operator(0);
         world.tick();
-        world.settle(Duration::from_secs(120));
+        world.settle(Duration::from_mins(2));
         complete(&world);
         assert!(world.rules().unwrap().epoch > epoch);
     }
@@ -274,24 +272,7 @@ fn f18_an_errant_replica_is_isolated_and_rebuilt() {
     world.write_errant(2);
     let before = world.node(2).id();
     world.until("it is isolated", Duration::from_secs(30), |w| w.node(2).id() != before);
-    world.settle(Duration::from_secs(180));
+    world.settle(Duration::from_mins(3));
     assert_ne!(world.node(2).id(), before, "another data directory");
     complete(&world);
-}
-
-#[test]
-#[ignore = "figures for the author"]
-fn figures() {
-    let began = std::time::Instant::now();
-    let mut world = settled(5, 3);
-    println!("settled {:?} passes {}", began.elapsed(), world.passes);
-    let began = std::time::Instant::now();
-    world.run(Duration::from_secs(100));
-    println!("2000 idle ticks {:?} passes {}", began.elapsed(), world.passes);
-    let began = std::time::Instant::now();
-    for _ in 0..1000 {
-        world.observe(0);
-    }
-    println!("1000 observe {:?}", began.elapsed());
-    world.measure();
 }

@@ -19,12 +19,12 @@ pub(crate) struct Kubernetes {
 
 impl Kubernetes {
     /// Compare-and-set.
-    pub(crate) fn put_status(&mut self, read: u64, status: MySQLClusterStatus) -> bool {
+    pub(crate) fn put_status(&mut self, read: u64, status: &MySQLClusterStatus) -> bool {
         if read != self.version {
             return false;
         }
         // As it comes back from the API server.
-        let text = serde_json::to_string(&status).unwrap();
+        let text = serde_json::to_string(status).unwrap();
         self.status = serde_json::from_str(&text).unwrap();
         self.version += 1;
         self.writes += 1;

@@ -1,12 +1,10 @@
 //! The counterexamples C1 to C14 and L1 to L9 of docs/failover.md as tables: the state in which a weaker rule went wrong, and
 //! what is done in it. (What an instance has to refuse, C8 and C11, is shown in the small world, whose instances do.)
 
-mod states;
-
+use crate::states::{Instance, State, electing, fresh, healthy, id, members_but, now, set};
 use mainstay_core::action::{Action, VerbKind};
 use mainstay_core::observed::Mysqld;
 use mainstay_core::rules::{OperatorId, Phase};
-use states::{Instance, State, electing, fresh, healthy, id, members_but, now, set};
 
 #[track_caller]
 fn does(state: &State, expected: &[&str]) {
@@ -160,7 +158,7 @@ fn c9_k_in_status_is_never_above_the_k_in_force() {
 
 #[test]
 fn c10_a_member_with_another_data_directory_is_not_that_member() {
-    let state = electing(3).with(0, dead).with(2, |i| i.reborn());
+    let state = electing(3).with(0, dead).with(2, Instance::reborn);
     waits(&state, "shop-2 came back with another data directory");
     // And an open primary tells it so before it joins.
     let state = healthy(3).with(2, |i| i.reborn().fenced());

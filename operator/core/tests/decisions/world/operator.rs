@@ -9,7 +9,7 @@ use mainstay_core::action::{Action, InstanceCommand, VerbKind};
 use mainstay_core::observed::{Answer, Busy, Heard, InstanceReport, Reach};
 use mainstay_core::rules::{InstanceName, OperatorId};
 
-use super::node::Pair;
+use crate::world::node::Pair;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Operator {

@@ -1,10 +1,9 @@
 //! `MySQLCluster.status`: the memory both ways, and what a DBA reads.
 
-mod states;
-mod world;
-
 use std::collections::BTreeMap;
 
+use crate::states::{Instance, State, electing, fresh, healthy, id, name, now, set, subject, uuid};
+use crate::world::random::Random;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use mainstay_api::MySQLClusterStatus;
@@ -17,15 +16,13 @@ use mainstay_core::subject::Subject;
 use mainstay_core::validate::SpecProblem;
 use proptest::prelude::*;
 use rstest::rstest;
-use states::{State, electing, fresh, healthy, id, name, now, set, uuid};
-use world::random::Random;
 
 /// The status of a state, written over another one.
 fn written(state: &State, previous: &MySQLClusterStatus, problems: &[SpecProblem]) -> MySQLClusterStatus {
     let observed = state.observation();
     let subject = Subject {
         spec: Err(problems),
-        ..states::subject()
+        ..subject()
     };
     let analysis = mainstay_core::analyse::analyse(&subject, &observed, now());
     let plan = plan(&subject, &observed, &analysis, now());
@@ -322,7 +319,7 @@ fn warning(about: &str, reason: &str, message: &str) -> Warning {
 
 #[test]
 fn a_failing_stateful_set_is_explained() {
-    let mut quota = fresh(3).with(2, |i| i.gone());
+    let mut quota = fresh(3).with(2, Instance::gone);
     quota.observed.warnings = vec![warning("StatefulSet/shop", "FailedCreate", "exceeded quota: pods")];
     says(
         &fresh_status(&quota),

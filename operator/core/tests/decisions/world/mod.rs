@@ -1,8 +1,6 @@
 //! A small world in which plans are carried out: instances, operators, an API server, a network, clients and faults, all
 //! in one seeded loop with its own clock. It checks after every tick what must never happen (docs/failover.md).
 
-#![allow(dead_code, reason = "each test binary uses another part of the world")]
-
 pub(crate) mod kubernetes;
 pub(crate) mod node;
 pub(crate) mod operator;
@@ -184,7 +182,7 @@ impl World {
         );
     }
 
-    pub(crate) fn names(&self) -> Names {
+    pub(crate) fn names() -> Names {
         Names::new("prod", "shop")
     }
 
@@ -301,7 +299,7 @@ impl World {
         let template = self.kubernetes.template();
         while self.nodes.len() < usize::try_from(wanted).unwrap() {
             let ordinal = u32::try_from(self.nodes.len()).unwrap();
-            self.nodes.push(Node::new(self.names().instance(ordinal), ordinal));
+            self.nodes.push(Node::new(Self::names().instance(ordinal), ordinal));
         }
         let volumes = self
             .kubernetes
@@ -457,7 +455,7 @@ impl World {
         if self.cut.contains(&(operator, name.clone())) || self.random.chance(self.settings.lose) {
             return;
         }
-        let names = self.names();
+        let names = Self::names();
         let report = self.nodes[at].report(self.now, |name| names.instance_host(&InstanceName(name.to_owned())));
         self.operators[operator].answered(&name, pair, refusal, report, self.now);
     }
@@ -688,7 +686,7 @@ impl World {
     // ---- operators ----
 
     fn stream(&mut self) {
-        let names = self.names();
+        let names = Self::names();
         for number in 0..self.operators.len() {
             for at in 0..self.nodes.len() {
                 let name = self.nodes[at].name.clone();
@@ -708,7 +706,7 @@ impl World {
         let operator = &self.operators[number];
         let mut instances = Vec::new();
         for ordinal in 0..self.replicas().max(u32::try_from(self.nodes.len()).unwrap()) {
-            let name = self.names().instance(ordinal);
+            let name = Self::names().instance(ordinal);
             let node = self.nodes.iter().find(|node| node.name == name);
             let pod = node.and_then(|node| {
                 let pod = node.pod.as_ref()?;
@@ -775,14 +773,10 @@ impl World {
             self.kubernetes.version, self.kubernetes.writes, self.cluster.metadata
         );
         for ordinal in 0..self.replicas().max(u32::try_from(self.nodes.len()).unwrap()) {
-            let name = self.names().instance(ordinal);
+            let name = Self::names().instance(ordinal);
             seen.push_str(&operator.outline(&name, self.now));
             let node = self.nodes.iter().find(|node| node.name == name);
-            seen.push_str(&format!(
-                "{:?} {}",
-                node.map(|n| &n.pod),
-                node.is_some_and(Node::running)
-            ));
+            seen = format!("{seen}{:?} {}", node.map(|n| &n.pod), node.is_some_and(Node::running));
         }
         let due = operator.look_at.is_some_and(|at| at <= self.now);
         let called = due || seen != operator.seen;
@@ -834,64 +828,13 @@ impl World {
             let previous = self.kubernetes.status.clone();
             let status = status::status(&subject, &observed, &analysis, &plan, &previous, self.now);
             if status != previous {
-                self.kubernetes.put_status(read, status);
+                self.kubernetes.put_status(read, &status);
             }
         }
         // The first action is carried out at once: what lies between two others is up to the other operator.
         if let Some(action) = self.operators[number].pending.pop_front() {
             self.act(number, &action);
         }
-    }
-
-    /// How long the parts of a pass take.
-    pub(crate) fn measure(&self) {
-        let time = |what: &str, work: &mut dyn FnMut()| {
-            let began = std::time::Instant::now();
-            for _ in 0..200 {
-                work();
-            }
-            println!("{what}: {:?}", began.elapsed() / 200);
-        };
-        let observed = self.observe(0);
-        let spec = ValidatedCluster::new(&self.cluster).unwrap();
-        let subject = Subject {
-            namespace: "prod",
-            name: "shop",
-            uid: "uid-shop",
-            generation: 1,
-            operator_image: "mainstay:test",
-            spec: Ok(&spec),
-        };
-        time("validate", &mut || drop(ValidatedCluster::new(&self.cluster)));
-        let inputs = mainstay_core::build::Inputs {
-            server_id_base: 100,
-            operator_image: "x".to_owned(),
-        };
-        let set = self.kubernetes.stateful_set();
-        time("build", &mut || {
-            drop(mainstay_core::build::desired_objects(&spec, &inputs, set))
-        });
-        let built = mainstay_core::build::desired_objects(&spec, &inputs, set);
-        for desired in &built {
-            let there = &self.kubernetes.objects[&desired.key].value;
-            time(&format!("diff {:?}", desired.key), &mut || {
-                drop(mainstay_core::diff::needs_apply(&desired.value, there))
-            });
-            time(&format!("stamp {:?}", desired.key), &mut || {
-                drop(mainstay_core::diff::stamped(desired.value.clone()))
-            });
-        }
-        time("analyse", &mut || drop(analyse(&subject, &observed, self.now)));
-        let analysis = analyse(&subject, &observed, self.now);
-        time("plan", &mut || drop(plan(&subject, &observed, &analysis, self.now)));
-        let plan = plan(&subject, &observed, &analysis, self.now);
-        time("check", &mut || drop(check(&subject, &observed, &plan, self.now)));
-        let previous = self.kubernetes.status.clone();
-        time("status", &mut || {
-            drop(status::status(
-                &subject, &observed, &analysis, &plan, &previous, self.now,
-            ))
-        });
     }
 
     fn act(&mut self, number: usize, action: &Action) {
@@ -931,7 +874,7 @@ impl World {
     fn record(&mut self, number: usize, record: &Record) {
         let read = self.operators[number].read;
         let status = status::record(&self.kubernetes.status, &record.rules);
-        let done = self.kubernetes.put_status(read, status);
+        let done = self.kubernetes.put_status(read, &status);
         let members: Vec<_> = record
             .rules
             .members

@@ -1,13 +1,12 @@
 //! The rules of docs/failover.md as tables: one test named after each rule, a state and what is done in it.
 
-mod states;
-
 use std::time::Duration;
 
+use crate::states::{Instance, State, electing, fresh, healthy, id, members_but, name, now, set, subject, uuid};
 use mainstay_core::action::{Action, VerbKind};
+use mainstay_core::analyse::Analysis;
 use mainstay_core::observed::Mysqld;
 use mainstay_core::rules::{OperatorId, Phase, Rebuild};
-use states::{State, electing, fresh, healthy, id, members_but, name, now, set};
 
 #[track_caller]
 fn does(state: &State, expected: &[&str]) {
@@ -37,7 +36,7 @@ fn rule_0_a_settled_cluster_needs_nothing() {
 
 #[test]
 fn rule_0_the_first_command_of_a_process_is_behind_a_record_of_its_own() {
-    let detached = foreign_owner(healthy(3)).with(2, |i| i.fenced());
+    let detached = foreign_owner(healthy(3)).with(2, Instance::fenced);
     does(
         &detached,
         &[
@@ -76,12 +75,12 @@ fn rule_0_a_command_that_is_under_way_is_not_repeated() {
 
 #[test]
 fn rule_0_an_unreadable_memory_stops_everything() {
-    let mut state = healthy(3).with(2, |i| i.fenced());
+    let mut state = healthy(3).with(2, Instance::fenced);
     state.observed.memory = mainstay_core::rules::Memory::Unreadable {
         reason: "no baseline".to_owned(),
     };
     let observed = state.observed.clone();
-    let plan = mainstay_core::plan::plan(&states::subject(), &observed, &Default::default(), now());
+    let plan = mainstay_core::plan::plan(&subject(), &observed, &Analysis::default(), now());
     assert!(plan.actions.is_empty());
     assert_eq!(plan.waiting[0].for_what, "no baseline");
 }
@@ -101,14 +100,16 @@ fn rule_1_add_is_fence_then_record_and_allow_then_attach() {
     let recorded = healthy(3)
         .rules(|rules| rules.epoch = 6)
         .with(0, |i| i.epoch(6))
-        .with(2, |i| i.fenced());
+        .with(2, Instance::fenced);
     does(&recorded, &["attach shop-2 to shop-0"]);
 }
 
 #[test]
 fn rule_1_add_needs_a_confirmed_primary() {
     let state = healthy(3).rules(|rules| rules.members = members_but(rules, 2));
-    let state = state.with(0, |i| i.told(&[id(1)], 1).epoch(4)).with(2, |i| i.fenced());
+    let state = state
+        .with(0, |i| i.told(&[id(1)], 1).epoch(4))
+        .with(2, Instance::fenced);
     // The reign began in epoch 5, so one that was told in epoch 4 is no open primary at all.
     let state = state.rules(|rules| rules.primary.as_mut().unwrap().epoch = 4);
     does(&state, &["allow shop-0 [shop-1] k 1"]);
@@ -122,8 +123,8 @@ fn rule_1_several_join_by_one_record() {
     });
     let state = state
         .with(0, |i| i.told(&[id(1), id(2)], 2))
-        .with(3, |i| i.fenced())
-        .with(4, |i| i.fenced());
+        .with(3, Instance::fenced)
+        .with(4, Instance::fenced);
     let record = "record epoch 6: open shop-0, members shop-1 shop-2 shop-3 shop-4, k 2";
     does(&state, &[record, "allow shop-0 [shop-1 shop-2 shop-3 shop-4] k 2"]);
 }
@@ -165,7 +166,7 @@ fn rule_1_the_last_member_that_receives_is_not_dropped() {
 
 #[test]
 fn rule_1_nobody_is_dropped_without_an_open_primary() {
-    let state = electing(3).with(2, |i| i.reborn()).with(0, |i| i.silent(60));
+    let state = electing(3).with(2, Instance::reborn).with(0, |i| i.silent(60));
     waits(&state, "1 of 2 members is not fenced");
 }
 
@@ -200,7 +201,7 @@ fn rule_1_k_is_raised_on_the_primary_first() {
     let state = state.with(0, |i| i.marker("a:1-101"));
     does(&state, &["record epoch 6: open shop-0, members shop-1 shop-2, k 1"]);
     // Nobody has caught up yet: it stays.
-    let behind = |i: states::Instance| i.report(|r| r.replication.lag = Some(Duration::from_secs(9)));
+    let behind = |i: Instance| i.report(|r| r.replication.lag = Some(Duration::from_secs(9)));
     let state = healthy(3)
         .rules(|rules| rules.acks_required = 0)
         .with(0, |i| i.told(&members, 0));
@@ -216,7 +217,7 @@ fn rule_2a_a_dead_mysqld_begins_an_election_at_once() {
         does(&state, &[ELECTION, "fence shop-0", "fence shop-1", "fence shop-2"]);
     }
     for state in [
-        healthy(3).with(0, |i| i.gone()),
+        healthy(3).with(0, Instance::gone),
         healthy(3).with(0, |i| i.silent(0).pod(|pod| pod.phase = "Failed".to_owned())),
     ] {
         does(&state, &[ELECTION, "fence shop-1", "fence shop-2"]);
@@ -234,14 +235,14 @@ fn rule_2b_a_silent_primary_needs_two_kinds_of_witness() {
     let silent = |seconds| healthy(3).with(0, |i| i.silent(seconds));
     waits(&silent(1), "shop-0 to be heard again");
     waits(&silent(10), "0 of 2 members do not receive");
-    waits(&silent(10).with(1, |i| i.deaf()), "1 of 2 members do not receive");
+    waits(&silent(10).with(1, Instance::deaf), "1 of 2 members do not receive");
     does(
-        &silent(10).with(1, |i| i.deaf()).with(2, |i| i.deaf()),
+        &silent(10).with(1, Instance::deaf).with(2, Instance::deaf),
         &[ELECTION, "fence shop-1", "fence shop-2"],
     );
     // Of those that can be heard.
     does(
-        &silent(10).with(1, |i| i.deaf()).with(2, |i| i.silent(10)),
+        &silent(10).with(1, Instance::deaf).with(2, |i| i.silent(10)),
         &[ELECTION, "fence shop-1"],
     );
     waits(
@@ -250,19 +251,19 @@ fn rule_2b_a_silent_primary_needs_two_kinds_of_witness() {
     );
     // One that restarted does not receive either; one that this process fenced says nothing.
     does(
-        &silent(10).with(1, |i| i.fenced()).with(2, |i| i.deaf()),
+        &silent(10).with(1, Instance::fenced).with(2, Instance::deaf),
         &[ELECTION, "fence shop-1", "fence shop-2"],
     );
-    let ours = |i: states::Instance| i.fenced().answered(VerbKind::Fence, 5, None);
+    let ours = |i: Instance| i.fenced().answered(VerbKind::Fence, 5, None);
     waits(&silent(10).with(1, ours), "0 of 1 members do not receive");
 }
 
 #[test]
 fn rule_2d_a_primary_that_reaches_too_few_members_is_given_up() {
-    let deaf = healthy(3).with(1, |i| i.deaf()).with(2, |i| i.deaf());
+    let deaf = healthy(3).with(1, Instance::deaf).with(2, Instance::deaf);
     does(&deaf, &[ELECTION, "fence shop-0", "fence shop-1", "fence shop-2"]);
     // Not when one still receives, nor just after it was opened, nor when too few could be fenced.
-    does(&healthy(3).with(1, |i| i.deaf()), &[]);
+    does(&healthy(3).with(1, Instance::deaf), &[]);
     does(
         &deaf
             .clone()
@@ -271,7 +272,7 @@ fn rule_2d_a_primary_that_reaches_too_few_members_is_given_up() {
     );
     does(&deaf.clone().with(2, |i| i.silent(10)), &[]);
     // One that is only detached is attached.
-    does(&deaf.with(2, |i| i.fenced()), &["attach shop-2 to shop-0"]);
+    does(&deaf.with(2, Instance::fenced), &["attach shop-2 to shop-0"]);
 }
 
 #[test]
@@ -280,16 +281,16 @@ fn rule_2_without_acknowledgements_there_is_no_election() {
         &healthy(1).with(0, |i| i.mysqld(Mysqld::Starting)),
         "mysqld of shop-0 is starting",
     );
-    waits(&healthy(1).with(0, |i| i.gone()), "without it nothing is safe");
+    waits(&healthy(1).with(0, Instance::gone), "without it nothing is safe");
     // It is opened again where it is, in the same epoch.
-    does(&healthy(1).with(0, |i| i.fenced()), &["open shop-0 [] k 0"]);
-    let other = foreign_owner(healthy(1)).with(0, |i| i.fenced());
+    does(&healthy(1).with(0, Instance::fenced), &["open shop-0 [] k 0"]);
+    let other = foreign_owner(healthy(1)).with(0, Instance::fenced);
     does(&other, &["record epoch 6: open shop-0, members , k 0", "fence shop-0"]);
 }
 
 #[test]
 fn rule_3_fewer_than_k_members_may_be_missing() {
-    let dead = |i: states::Instance| i.silent(60);
+    let dead = |i: Instance| i.silent(60);
     // N=3, k=1: the old primary is lost, everybody else is fenced.
     does(&electing(3).with(0, dead), &["attach shop-2 to shop-1"]);
     // One member is missing: wait and name it.
@@ -325,7 +326,7 @@ fn rule_3_everybody_who_can_be_heard_is_fenced() {
 
 #[test]
 fn rule_4_the_winner_contains_what_everybody_fenced_has() {
-    let lost = |i: states::Instance| i.silent(60);
+    let lost = |i: Instance| i.silent(60);
     let state = electing(3).with(0, lost).with(1, |i| i.set("a:1-98"));
     does(&state, &["attach shop-1 to shop-2"]);
     // Neither contains the other: nobody wins.
@@ -357,7 +358,7 @@ fn rule_4_the_order_of_preference() {
     assert_eq!(wins(all()), "shop-1", "the lower ordinal");
     let preferred = all().rules(|rules| rules.phase = Phase::Electing { preferred: Some(id(2)) });
     assert_eq!(wins(preferred), "shop-2");
-    assert_eq!(wins(all().with(1, |i| i.leaving())), "shop-2", "one that stays");
+    assert_eq!(wins(all().with(1, Instance::leaving)), "shop-2", "one that stays");
     assert_eq!(
         wins(all().with(2, |i| i.report(|r| r.version = "8.4.9".to_owned()))),
         "shop-2",
@@ -380,7 +381,7 @@ fn rule_4_the_order_of_preference() {
 
 #[test]
 fn rule_5_nothing_is_recorded_before_k_followers_contain_everything() {
-    let lost = |i: states::Instance| i.silent(60);
+    let lost = |i: Instance| i.silent(60);
     let state = electing(3).with(0, lost).with(2, |i| i.set("a:1-90").follows(1));
     waits(&state, "1 instances to follow shop-1 and contain what it has; 0 do");
     let state = electing(3).with(0, lost).with(2, |i| i.follows(1));
@@ -396,15 +397,12 @@ fn rule_5_nothing_is_recorded_before_k_followers_contain_everything() {
     };
     assert_eq!(record.rules.baseline, set("a:1-100"));
     let primary = record.rules.primary.clone().unwrap();
-    assert_eq!(
-        (primary.id, primary.epoch, primary.server_uuid),
-        (id(1), 6, states::uuid(1))
-    );
+    assert_eq!((primary.id, primary.epoch, primary.server_uuid), (id(1), 6, uuid(1)));
 }
 
 #[test]
 fn rule_5_the_winner_applies_its_relay_log_first() {
-    let behind = |i: states::Instance| i.set("a:1-90").received("a:91-100");
+    let behind = |i: Instance| i.set("a:1-90").received("a:91-100");
     let state = electing(3)
         .with(0, |i| i.silent(60))
         .with(1, behind)
@@ -417,7 +415,7 @@ fn rule_5_the_winner_applies_its_relay_log_first() {
 #[test]
 fn rule_5_a_recorded_primary_opens_by_the_same_test() {
     let state = healthy(3).rules(|rules| rules.primary.as_mut().unwrap().since = now());
-    let closed = state.with(0, |i| i.fenced());
+    let closed = state.with(0, Instance::fenced);
     does(&closed, &["open shop-0 [shop-1 shop-2] k 1"]);
     does(&closed.clone().with(0, |i| i.busy(VerbKind::Open, 5)), &[]);
     // Nobody is confirmed to contain its set: another election.
@@ -428,7 +426,7 @@ fn rule_5_a_recorded_primary_opens_by_the_same_test() {
 #[test]
 fn rule_6_a_stranger_is_only_fenced() {
     // Somebody else accepts writes; a member that lost its source waits for the next pass.
-    let state = healthy(5).with(3, |i| i.writable()).with(4, |i| i.fenced());
+    let state = healthy(5).with(3, Instance::writable).with(4, Instance::fenced);
     does(&state, &["fence shop-3"]);
     // The recorded primary itself, opened in an earlier reign.
     let state = healthy(3).with(0, |i| i.epoch(4));
@@ -442,7 +440,7 @@ fn outside(replicas: usize) -> State {
     healthy(replicas)
         .rules(|rules| rules.members = members_but(rules, last))
         .with(0, |i| i.told(&members, acks))
-        .with(last, |i| i.fenced())
+        .with(last, Instance::fenced)
 }
 
 #[test]
@@ -524,7 +522,7 @@ fn rule_7_rebuilds_are_limited() {
 fn rule_7_an_errant_member_is_isolated_then_dropped() {
     let state = healthy(3).with(2, |i| i.set("a:1-100 x:1"));
     does(&state, &["fence shop-2"]);
-    let state = state.with(2, |i| i.fenced());
+    let state = state.with(2, Instance::fenced);
     does(&state, &["allow shop-0 [shop-1] k 1"]);
     // Not when it alone can acknowledge.
     let state = healthy(3).with(1, |i| i.silent(10)).with(2, |i| i.set("a:1-100 x:1"));
@@ -533,7 +531,7 @@ fn rule_7_an_errant_member_is_isolated_then_dropped() {
 
 #[test]
 fn rule_8_a_switchover_fences_the_old_primary_only_and_records_first() {
-    let state = healthy(3).with(0, |i| i.leaving());
+    let state = healthy(3).with(0, Instance::leaving);
     does(
         &state,
         &[
@@ -542,7 +540,7 @@ fn rule_8_a_switchover_fences_the_old_primary_only_and_records_first() {
         ],
     );
     // Pre-checks: nobody has caught up.
-    let behind = |i: states::Instance| i.report(|r| r.replication.lag = Some(Duration::from_secs(9)));
+    let behind = |i: Instance| i.report(|r| r.replication.lag = Some(Duration::from_secs(9)));
     waits(&state.with(1, behind).with(2, behind), "a replica that could take over");
 }
 
@@ -565,11 +563,11 @@ fn rule_8_the_candidate_catches_up_before_it_is_fenced() {
     let behind = fenced.clone().with(1, |i| i.set("a:1-90"));
     waits(&behind, "shop-1 to receive everything that shop-0 has");
     // It no longer receives: an ordinary election.
-    let deaf = behind.with(1, |i| i.deaf());
+    let deaf = behind.with(1, Instance::deaf);
     does(&deaf, &["fence shop-1", "fence shop-2"]);
     // The old primary died meanwhile: an ordinary election.
-    let dead = switching().with(0, |i| i.mysqld(Mysqld::Starting).epoch(6));
-    does(&dead, &["fence shop-1", "fence shop-2"]);
+    let killed = switching().with(0, |i| i.mysqld(Mysqld::Starting).epoch(6));
+    does(&killed, &["fence shop-1", "fence shop-2"]);
 }
 
 #[test]
@@ -656,11 +654,11 @@ fn rule_9_a_lost_status_is_resumed_from_the_newest_reign() {
         "shop-1 to answer",
     );
     waits(
-        &healthy(3).without_memory().with(1, |i| i.pristine()),
+        &healthy(3).without_memory().with(1, Instance::pristine),
         "shop-1 has an empty volume",
     );
     waits(
-        &healthy(3).without_memory().with(1, |i| i.reborn()),
+        &healthy(3).without_memory().with(1, Instance::reborn),
         "shop-1 does not hold the data",
     );
 }
@@ -676,7 +674,7 @@ fn rule_9_a_status_that_is_behind_is_resumed_too() {
 fn rule_9_a_single_instance_grows_by_clone_add_attach_and_raise() {
     let state = healthy(1).grown(3);
     does(&state, &["fence shop-1", "fence shop-2"]);
-    let fenced = |i: states::Instance| i.fenced().epoch(5).report(|r| r.pristine = false);
+    let fenced = |i: Instance| i.fenced().epoch(5).report(|r| r.pristine = false);
     let state = state.with(1, fenced).with(2, fenced);
     does(
         &state,
@@ -701,6 +699,6 @@ fn rule_9_shrinking_lowers_k_then_drops() {
     let closed = lowered.with(0, |i| i.told(&[id(2)], 0));
     does(&closed, &["record epoch 6: open shop-0, members shop-2, k 0"]);
     // The primary is not wanted: it hands over first.
-    let moved = electing(3).with(2, |i| i.leaving());
+    let moved = electing(3).with(2, Instance::leaving);
     assert!(!moved.does().is_empty());
 }

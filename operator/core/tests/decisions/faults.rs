@@ -2,12 +2,10 @@
 //! of the spec, lost volumes. Safety is checked after every tick, each plan by the invariant checker; when the faults stop,
 //! everything has to settle. A failure names its seed: pin it below.
 
-mod world;
-
 use std::time::Duration;
 
-use world::World;
-use world::random::Random;
+use crate::world::World;
+use crate::world::random::Random;
 
 /// Seeds that once failed, with what they found.
 const PINNED: &[u64] = &[];
@@ -17,7 +15,7 @@ fn run(seed: u64) {
     let mut world = World::new(seed, replicas);
     let mut random = Random::new(seed ^ 0xFA17);
     world.say(format!("seed {seed}"));
-    world.settle(Duration::from_secs(60));
+    world.settle(Duration::from_mins(1));
     world.settings.stale = random.below(60);
     world.settings.lose = random.below(15);
     world.settings.late = random.below(15);
@@ -72,7 +70,7 @@ fn calm(world: &mut World) {
         operator.pending.clear();
     }
     world.operators[0].blind = false;
-    world.settle(Duration::from_secs(600));
+    world.settle(Duration::from_mins(10));
     let primary = world.open_primary().unwrap();
     let has = world.node(primary).volume.as_ref().unwrap().offers();
     assert!(has.contains(&world.acked));

@@ -1,15 +1,12 @@
 //! Any observation, however contradictory, gives a plan that keeps every invariant.
 
-mod states;
-mod world;
-
+use crate::states::{Instance, State, electing, fresh, healthy, id, now, set};
+use crate::world::random::Random;
 use mainstay_core::GtidSet;
 use mainstay_core::action::VerbKind;
 use mainstay_core::observed::{Mysqld, Reach};
 use mainstay_core::rules::{Incarnation, InstanceName, MemberId, OperatorId, Phase};
 use proptest::prelude::*;
-use states::{Instance, State, electing, fresh, healthy, id, now, set};
-use world::random::Random;
 
 const SETS: [&str; 9] = [
     "",
@@ -40,6 +37,20 @@ fn any_id(random: &mut Random, replicas: u64) -> MemberId {
 }
 
 fn any_instance(random: &mut Random, replicas: u64, mut instance: Instance) -> Instance {
+    if random.chance(10) {
+        return instance.silent(random.below(5));
+    }
+    if random.chance(5) {
+        return instance.gone();
+    }
+    for _ in 0..random.below(5) {
+        instance = changed(random, replicas, instance);
+    }
+    instance
+}
+
+/// One thing about it is another one.
+fn changed(random: &mut Random, replicas: u64, instance: Instance) -> Instance {
     let states = [
         Mysqld::Running,
         Mysqld::Running,
@@ -58,51 +69,42 @@ fn any_instance(random: &mut Random, replicas: u64, mut instance: Instance) -> I
         VerbKind::Mark,
         VerbKind::Clone,
     ];
-    if random.chance(10) {
-        return instance.silent(random.below(5));
+    match random.below(18) {
+        0 => instance.mysqld(*random.pick(&states).unwrap()),
+        1 => instance.writable(),
+        2 => instance.fenced(),
+        3 => instance.follows(usize::try_from(random.below(replicas)).unwrap()),
+        4 => instance.deaf(),
+        5 => instance.epoch(4 + random.below(4)),
+        6 => instance.unsettled(),
+        7 => instance.busy(*random.pick(&verbs).unwrap(), 4 + random.below(3)),
+        8 => instance.answered(*random.pick(&verbs).unwrap(), 4 + random.below(3), Some("no")),
+        9 => instance.reborn(),
+        10 => instance.leaving(),
+        11 => instance.pristine(),
+        12 => {
+            let members: Vec<_> = (0..random.below(4)).map(|_| any_id(random, replicas)).collect();
+            let acks = u32::try_from(random.below(3)).unwrap();
+            instance.told(&members, acks)
+        }
+        13 => {
+            let marker = any_set(random);
+            instance.report(|report| report.marker = Some(marker))
+        }
+        14 => {
+            let received = any_set(random);
+            instance.report(|report| report.received = received)
+        }
+        15 => {
+            let purged = any_set(random);
+            instance.report(|report| report.purged = purged)
+        }
+        16 => instance.pod(|pod| pod.template = Some("t0".to_owned())),
+        _ => {
+            let executed = any_set(random);
+            instance.report(|report| report.executed = executed)
+        }
     }
-    if random.chance(5) {
-        return instance.gone();
-    }
-    for _ in 0..random.below(5) {
-        instance = match random.below(18) {
-            0 => instance.mysqld(*random.pick(&states).unwrap()),
-            1 => instance.writable(),
-            2 => instance.fenced(),
-            3 => instance.follows(usize::try_from(random.below(replicas)).unwrap()),
-            4 => instance.deaf(),
-            5 => instance.epoch(4 + random.below(4)),
-            6 => instance.unsettled(),
-            7 => instance.busy(*random.pick(&verbs).unwrap(), 4 + random.below(3)),
-            8 => instance.answered(*random.pick(&verbs).unwrap(), 4 + random.below(3), Some("no")),
-            9 => instance.reborn(),
-            10 => instance.leaving(),
-            11 => instance.pristine(),
-            12 => {
-                let members: Vec<_> = (0..random.below(4)).map(|_| any_id(random, replicas)).collect();
-                let acks = u32::try_from(random.below(3)).unwrap();
-                instance.told(&members, acks)
-            }
-            13 => {
-                let marker = any_set(random);
-                instance.report(|report| report.marker = Some(marker))
-            }
-            14 => {
-                let received = any_set(random);
-                instance.report(|report| report.received = received)
-            }
-            15 => {
-                let purged = any_set(random);
-                instance.report(|report| report.purged = purged)
-            }
-            16 => instance.pod(|pod| pod.template = Some("t0".to_owned())),
-            _ => {
-                let executed = any_set(random);
-                instance.report(|report| report.executed = executed)
-            }
-        };
-    }
-    instance
 }
 
 fn any_state(seed: u64) -> State {

@@ -1,7 +1,5 @@
 //! A fluent builder for states, and plans as short texts, so that a table of decisions can be read.
 
-#![allow(dead_code, reason = "each test binary uses another part of the builder")]
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -219,20 +217,7 @@ fn instance(ordinal: usize) -> InstanceObserved {
     InstanceObserved {
         name: name(ordinal),
         ordinal: u32::try_from(ordinal).unwrap(),
-        pod: Some(PodView {
-            uid: format!("pod-{ordinal}"),
-            ip: Some(format!("10.0.0.{}", ordinal + 1)),
-            node: Some(format!("node-{ordinal}")),
-            zone: None,
-            phase: "Running".to_owned(),
-            ready: true,
-            deleting: false,
-            template: Some("t1".to_owned()),
-            config_map: None,
-            image: None,
-            trouble: None,
-            restarts: 0,
-        }),
+        pod: Some(pod(ordinal)),
         claim: Some(ClaimView {
             uid: format!("claim-{ordinal}"),
             phase: "Bound".to_owned(),
@@ -241,6 +226,23 @@ fn instance(ordinal: usize) -> InstanceObserved {
             deleting: false,
         }),
         reach: Reach::Heard(Box::new(heard)),
+    }
+}
+
+fn pod(ordinal: usize) -> PodView {
+    PodView {
+        uid: format!("pod-{ordinal}"),
+        ip: Some(format!("10.0.0.{}", ordinal + 1)),
+        node: Some(format!("node-{ordinal}")),
+        zone: None,
+        phase: "Running".to_owned(),
+        ready: true,
+        deleting: false,
+        template: Some("t1".to_owned()),
+        config_map: None,
+        image: None,
+        trouble: None,
+        restarts: 0,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use mainstay_core::analyse::{PROBLEMS, table};
 
-const PAGE: &str = include_str!("../../../docs/failover.md");
+const PAGE: &str = include_str!("../../../../docs/failover.md");
 
 #[test]
 fn the_table_of_problems_is_the_one_of_the_code() {

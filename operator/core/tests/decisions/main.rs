@@ -1,0 +1,20 @@
+//! Tests of the decisions: rules and counterexamples as tables, any state against the invariant checker, and a small seeded
+//! world in which plans are carried out.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "a test that cannot go on has failed"
+)]
+
+mod any_state;
+mod building;
+mod convergence;
+mod counterexamples;
+mod documentation;
+mod faults;
+mod rules;
+mod states;
+mod status;
+mod world;
