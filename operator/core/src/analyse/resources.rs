@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 
 use crate::analyse::{Analysis, ProblemCode};
+use crate::names::CLAIM_TEMPLATE;
 use crate::observed::{InstanceObserved, ObjectKind, Observed, PodView};
 use crate::subject::Subject;
 
@@ -35,7 +36,7 @@ pub(super) fn objects(subject: &Subject<'_>, observed: &Observed, analysis: &mut
         let (code, skip) = match warning.reason.as_str() {
             // Events outlive what they tell of: with all pods there it is over.
             "FailedCreate" => (ProblemCode::PodsNotCreated, complete),
-            _ if is_refusal(&warning.about) => (ProblemCode::ObjectRefused, false),
+            reason if is_refusal(&warning.about, reason) => (ProblemCode::ObjectRefused, false),
             _ => continue,
         };
         if !skip {
@@ -48,8 +49,16 @@ pub(super) fn objects(subject: &Subject<'_>, observed: &Observed, analysis: &mut
 
 /// Refusals of the API server are about objects that are applied; what Kubernetes itself warns of is about pods, claims
 /// and the StatefulSet, and is found in what these look like.
-fn is_refusal(about: &str) -> bool {
-    !about.starts_with("Pod/") && !about.starts_with("PersistentVolumeClaim/")
+fn is_refusal(about: &str, reason: &str) -> bool {
+    let event = ["Failed", "Recreating"].iter().any(|word| reason.starts_with(word));
+    !about.starts_with("Pod/") && !about.starts_with("PersistentVolumeClaim/") && !event
+}
+
+/// What Kubernetes warned of last about an object, for one of these reasons.
+fn warned<'a>(observed: &'a Observed, about: &str, reasons: &[&str]) -> Option<&'a str> {
+    let warnings = observed.warnings.iter().rev();
+    let mut about = warnings.filter(|warning| warning.about == about && reasons.contains(&warning.reason.as_str()));
+    about.next().map(|warning| warning.message.as_str())
 }
 
 const fn kind(kind: ObjectKind) -> &'static str {
@@ -68,11 +77,23 @@ const fn kind(kind: ObjectKind) -> &'static str {
 pub(super) fn pods(subject: &Subject<'_>, observed: &Observed, analysis: &mut Analysis) {
     let replicas = subject.replicas(observed);
     for instance in observed.instances.iter().filter(|instance| instance.ordinal < replicas) {
-        volume(instance, analysis);
+        volume(observed, instance, analysis);
         let Some(pod) = &instance.pod else { continue };
-        let Some(trouble) = &pod.trouble else { continue };
-        let message = format!("{}: {}", instance.name, shorten(&steady(trouble)));
-        analysis.found_on(trouble_code(pod, trouble), &instance.name, message);
+        if let Some(trouble) = &pod.trouble {
+            let message = format!("{}: {}", instance.name, shorten(&steady(trouble)));
+            analysis.found_on(trouble_code(pod, trouble), &instance.name, message);
+        } else if !pod.ready && instance.report().is_none() {
+            not_started(observed, instance, analysis);
+        }
+    }
+}
+
+/// A container that waits for its volumes or its network says nothing itself; the kubelet's events do.
+fn not_started(observed: &Observed, instance: &InstanceObserved, analysis: &mut Analysis) {
+    const REASONS: [&str; 3] = ["FailedMount", "FailedAttachVolume", "FailedCreatePodSandBox"];
+    if let Some(why) = warned(observed, &format!("Pod/{}", instance.name), &REASONS) {
+        let message = format!("{}: {}", instance.name, shorten(why));
+        analysis.found_on(ProblemCode::PodFailing, &instance.name, message);
     }
 }
 
@@ -107,24 +128,27 @@ fn is_duration(word: &str) -> bool {
             .all(|c| c.is_ascii_digit() || matches!(c, 'h' | 'm' | 's' | '.'))
 }
 
-fn volume(instance: &InstanceObserved, analysis: &mut Analysis) {
+fn volume(observed: &Observed, instance: &InstanceObserved, analysis: &mut Analysis) {
     let Some(claim) = &instance.claim else { return };
     let name = &instance.name;
-    let waits = instance
-        .pod
-        .as_ref()
-        .is_some_and(|pod| pod.node.is_some() || pod.trouble.is_some());
     if claim.phase == "Lost" {
         analysis.found_on(
             ProblemCode::VolumeNotBound,
             name,
             format!("the volume of {name} is lost"),
         );
-    } else if claim.phase == "Pending" && waits {
+        return;
+    }
+    let about = format!("PersistentVolumeClaim/{CLAIM_TEMPLATE}-{name}");
+    let why = warned(observed, &about, &["ProvisioningFailed", "FailedBinding"]);
+    // A claim may wait for its pod to be scheduled: that is no problem of its own.
+    let scheduled = instance.pod.as_ref().is_some_and(|pod| pod.node.is_some());
+    if claim.phase == "Pending" && (scheduled || why.is_some()) {
+        let why = why.map(|why| format!(": {}", shorten(why))).unwrap_or_default();
         analysis.found_on(
             ProblemCode::VolumeNotBound,
             name,
-            format!("the claim of {name} is not bound"),
+            format!("the claim of {name} is not bound{why}"),
         );
     }
 }

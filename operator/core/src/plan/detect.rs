@@ -60,11 +60,16 @@ fn failover_possible(view: &View<'_>) -> bool {
 
 /// Rule 2a, and the last paragraph of rule 5: an Open is under way, or confirmed facts allow it.
 fn opening(view: &View<'_>, primary: &PrimaryRef, seen: Seen<'_>) -> bool {
-    if view.age(primary.since) > view.timing.open && !promotion::may_open(view, seen) {
+    let heard = seen.instance.heard();
+    let busy = heard.and_then(|heard| heard.busy);
+    let under_way = busy.is_some_and(|busy| busy.verb == VerbKind::Open && busy.epoch == view.rules.epoch);
+    let answer = heard.and_then(|heard| heard.answer.as_ref());
+    let failed = answer.is_some_and(|answer| {
+        answer.verb == VerbKind::Open && answer.epoch == view.rules.epoch && answer.failure.is_some()
+    });
+    if failed && view.age(primary.since) > view.timing.open {
         return false;
     }
-    let busy = seen.instance.heard().and_then(|heard| heard.busy);
-    let under_way = busy.is_some_and(|busy| busy.verb == VerbKind::Open && busy.epoch == view.rules.epoch);
     (view.mine() && under_way) || promotion::may_open(view, seen)
 }
 

@@ -198,10 +198,11 @@ fn may_command(view: &View<'_>, heard: &Heard, verb: &Verb, epoch: u64) -> Resul
         return Ok(());
     }
     // After a success the report shows the effect; that it does not means that it went away again: not in a hot loop.
-    let pause = if answer.failure.is_some() {
-        view.timing.retry
-    } else {
+    let helped = answer.failure.is_none() && heard.report.replication.receiver_error.is_empty();
+    let pause = if helped {
         view.timing.retry / 5
+    } else {
+        view.timing.retry
     };
     let since = age(view.now, answer.at);
     if since >= pause {

@@ -418,6 +418,12 @@ fn rule_5_a_recorded_primary_opens_by_the_same_test() {
     let closed = state.with(0, Instance::fenced);
     does(&closed, &["open shop-0 [shop-1 shop-2] k 1"]);
     does(&closed.clone().with(0, |i| i.busy(VerbKind::Open, 5)), &[]);
+    // An opening that fails for too long is given up.
+    let failing = closed
+        .clone()
+        .rules(|rules| rules.primary.as_mut().unwrap().since = now() - jiff::SignedDuration::from_secs(11))
+        .with(0, |i| i.answered(VerbKind::Open, 5, Some("nobody connects")));
+    does(&failing, &[ELECTION, "fence shop-0", "fence shop-1", "fence shop-2"]);
     // Nobody is confirmed to contain its set: another election.
     let alone = closed.with(0, |i| i.set("a:1-120"));
     does(&alone, &[ELECTION, "fence shop-0", "fence shop-1", "fence shop-2"]);

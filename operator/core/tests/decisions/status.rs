@@ -369,6 +369,45 @@ fn a_failing_stateful_set_is_explained() {
 }
 
 #[test]
+fn what_kubernetes_said_of_volumes_and_mounts_is_told() {
+    let mut state = fresh(3).with(1, |i| i.silent(60).pod(|pod| pod.ready = false));
+    state.observed.warnings = vec![warning("Pod/shop-1", "FailedMount", "secret \"shop-ca\" not found")];
+    says(
+        &fresh_status(&state),
+        "ResourcesReady",
+        "False",
+        "PodFailing",
+        &["shop-1", "not found"],
+    );
+    let mut state = fresh(3);
+    state.observed.instances[1].claim.as_mut().unwrap().phase = "Pending".to_owned();
+    state.observed.warnings = vec![warning(
+        "PersistentVolumeClaim/data-shop-1",
+        "ProvisioningFailed",
+        "no such class",
+    )];
+    says(
+        &fresh_status(&state),
+        "ResourcesReady",
+        "False",
+        "VolumeNotBound",
+        &["shop-1", "no such class"],
+    );
+    // An event of the StatefulSet that is no refusal, and a refusal.
+    let mut state = healthy(3);
+    state.observed.warnings = vec![warning("StatefulSet/shop", "RecreatingFailedPod", "shop-1")];
+    says(&fresh_status(&state), "ResourcesReady", "True", "Ready", &[]);
+    state.observed.warnings = vec![warning("StatefulSet/shop", "Invalid", "spec.template: no such field")];
+    says(
+        &fresh_status(&state),
+        "ResourcesReady",
+        "False",
+        "ObjectRefused",
+        &["no such field"],
+    );
+}
+
+#[test]
 fn the_pause_between_two_tries_does_not_change_the_status() {
     let looping =
         |text: &'static str| fresh(3).with(1, |i| i.silent(60).pod(|pod| pod.trouble = Some(text.to_owned())));
