@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, waitpid};
+use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, wait, waitpid};
 use tokio::net::unix::pipe;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
@@ -160,7 +160,7 @@ impl Reaper {
             }
         }
         if self.adopt_orphans {
-            while let Ok(Some((pid, status))) = waitpid(None, WaitOptions::NOHANG) {
+            while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
                 tell(&mut children, pid.as_raw_nonzero().get(), status);
             }
         }

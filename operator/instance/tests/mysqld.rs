@@ -244,6 +244,21 @@ async fn a_lost_primary_is_replaced_and_returns_as_a_replica() {
     assert!(report.replication.source_host.is_none() && !report.replication.receiver_running);
     let source = cluster.nodes[winner].endpoint().await;
     cluster.give(0, Verb::Attach { source }).await.must_be_done();
+    let locked = |error: &str| error.contains("Account is locked");
+    cluster.nodes[0]
+        .wait("it is locked out", |report| locked(&report.replication.receiver_error))
+        .await;
+    let members = BTreeSet::from([cluster.nodes[0].id().await, cluster.nodes[3 - winner].id().await]);
+    cluster
+        .give(
+            winner,
+            Verb::Allow {
+                members,
+                acks_required: 1,
+            },
+        )
+        .await
+        .must_be_done();
     cluster.nodes[0].wait_for(&new).await;
     assert_eq!(rows(&cluster.nodes[0]).await, (0..10).chain([100]).collect());
     for node in &mut cluster.nodes {
