@@ -75,8 +75,9 @@ fn may_follow(view: &View<'_>, seen: Seen<'_>, winner: Seen<'_>) -> bool {
         && (seen.report.fully_applied() || view.follows(seen, &winner.id()))
         && winner.report.set().contains(&set)
         && set.contains(&winner.report.purged)
-        // A new data directory next to one with data is cloned: replaying a history takes long.
-        && (!set.is_empty() || winner.report.set().is_empty())
+        // A new data directory next to one with data is cloned, because replaying a history takes long. Not a member's,
+        // which is never replaced: it may be empty because nothing was ever written.
+        && (!set.is_empty() || winner.report.set().is_empty() || view.is_member(seen))
 }
 
 /// Those that follow the winner, are connected and contain its set.

@@ -7,8 +7,8 @@ use std::time::Duration;
 use crate::world::World;
 use crate::world::random::Random;
 
-/// Seeds that once failed, with what they found.
-const PINNED: &[u64] = &[];
+/// Seeds that once failed. 1050: members without any transaction did not follow a winner with its first one.
+const PINNED: &[u64] = &[1050];
 
 fn run(seed: u64) {
     let replicas = if seed % 4 == 3 { 5 } else { 3 };

@@ -401,6 +401,16 @@ fn rule_5_nothing_is_recorded_before_k_followers_contain_everything() {
 }
 
 #[test]
+fn rule_5_members_that_never_had_a_transaction_follow_too() {
+    let state = electing(3).rules(|rules| rules.baseline = set(""));
+    let state = state
+        .with(0, |i| i.set("a:1"))
+        .with(1, |i| i.set(""))
+        .with(2, |i| i.set(""));
+    does(&state, &["attach shop-1 to shop-0", "attach shop-2 to shop-0"]);
+}
+
+#[test]
 fn rule_5_the_winner_applies_its_relay_log_first() {
     let behind = |i: Instance| i.set("a:1-90").received("a:91-100");
     let state = electing(3)
