@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures::{Stream, StreamExt as _};
 use k8s_openapi::api::core::v1::{Event as KubeEvent, PersistentVolumeClaim, Pod, Secret};
 use kube::api::Api;
-use kube::core::{ApiResource, DeserializeGuard, DynamicObject};
+use kube::core::{ApiResource, DeserializeGuard, DynamicObject, TypeMeta};
 use kube::runtime::utils::{Backoff, ResetTimerBackoff};
 use kube::runtime::watcher::{Config, Error, Event, watcher};
 use kube::runtime::{WatchStreamExt as _, watcher::ExponentialBackoff};
@@ -123,8 +123,24 @@ impl Starter {
             }),
         );
         for (kind, index) in &self.world.objects {
-            let api = self.dynamic(scope.as_deref(), &kinds::resource(*kind));
-            tasks.push(self.index_with(index, api, ours(), scope.clone(), kinds::resource(*kind), views::object));
+            let resource = kinds::resource(*kind);
+            let api = self.dynamic(scope.as_deref(), &resource);
+            let types = TypeMeta {
+                api_version: resource.api_version.clone(),
+                kind: resource.kind.clone(),
+            };
+            tasks.push(self.index_with(
+                index,
+                api,
+                ours(),
+                scope.clone(),
+                resource,
+                move |mut object: DynamicObject| {
+                    // Items of a list come without: to a comparison they would differ from what is built.
+                    object.types.get_or_insert_with(|| types.clone());
+                    views::object(object)
+                },
+            ));
         }
         // The Event kind of the core group: only there warnings can be selected.
         let events = self.api::<DeserializeGuard<KubeEvent>>(scope.as_deref());

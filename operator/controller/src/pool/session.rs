@@ -112,7 +112,7 @@ impl Session {
                     tracing::warn!(error = chain(&error), "failed to read a report");
                     continue;
                 }
-                Ok(Some(Err(error))) => chain(&error),
+                Ok(Some(Err(error))) => lost(&error),
                 Ok(None) => "it ended the stream".to_owned(),
                 Err(_) => format!("no message for {SILENT_AFTER:?}"),
             };
@@ -129,5 +129,16 @@ impl Session {
         if call {
             self.triggers.poke(&self.cluster);
         }
+    }
+}
+
+/// Why a stream ended, for a person: without the layers of HTTP/2.
+fn lost(error: &ClientError) -> String {
+    match error {
+        ClientError::Call(status) => format!("the connection was lost ({})", status.message()),
+        ClientError::Prepare { .. }
+        | ClientError::Connect { .. }
+        | ClientError::Timeout(_)
+        | ClientError::Convert(_) => chain(error),
     }
 }
