@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use crate::requests::{FIELD_MANAGER, Requests};
 
 /// The same line about the same cluster is not written again within this time.
-const REPEAT_AFTER: Duration = Duration::from_secs(300);
+const REPEAT_AFTER: Duration = Duration::from_mins(5);
 /// The API server's limit for the note of an event.
 const LONGEST_NOTE: usize = 1024;
 

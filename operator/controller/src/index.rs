@@ -235,17 +235,17 @@ impl<T> Writer<T> {
 mod tests {
     use super::*;
 
-    fn entry(cluster: &str, name: &str, value: u32) -> Option<Entry<u32>> {
+    fn entry(cluster: &str, name: &str, value: u32) -> Entry<u32> {
         let version = Version {
             uid: "u".to_owned(),
             number: Some(value.into()),
         };
-        Some(Entry {
+        Entry {
             cluster: ClusterName::new("db", cluster),
             name: name.to_owned(),
             version,
             value,
-        })
+        }
     }
 
     fn values(index: &Index<u32>, cluster: &str) -> Vec<u32> {
@@ -261,19 +261,19 @@ mod tests {
         let index = Index::new(1);
         let mut writer = Writer::new(index.clone(), None);
         writer.apply(Event::Init);
-        writer.apply(Event::InitApply(entry("shop", "a", 1)));
+        writer.apply(Event::InitApply(Some(entry("shop", "a", 1))));
         writer.apply(Event::InitDone);
         assert_eq!(values(&index, "shop"), [1]);
 
         // The connection breaks in the middle of a re-list: nothing was lost.
         writer.apply(Event::Init);
-        writer.apply(Event::InitApply(entry("blog", "b", 2)));
+        writer.apply(Event::InitApply(Some(entry("blog", "b", 2))));
         assert_eq!(values(&index, "shop"), [1]);
         assert!(values(&index, "blog").is_empty());
 
         // The next list is complete; both the clusters that came and those that went are looked at.
         writer.apply(Event::Init);
-        writer.apply(Event::InitApply(entry("blog", "b", 3)));
+        writer.apply(Event::InitApply(Some(entry("blog", "b", 3))));
         let touched = writer.apply(Event::InitDone);
         assert_eq!(
             touched,
@@ -287,9 +287,9 @@ mod tests {
     fn deleted_objects_leave_nothing_behind() {
         let index = Index::new(1);
         let mut writer = Writer::new(index.clone(), None);
-        writer.apply(Event::Apply(entry("shop", "a", 1)));
+        writer.apply(Event::Apply(Some(entry("shop", "a", 1))));
         assert_eq!(
-            writer.apply(Event::Delete(entry("shop", "a", 1))),
+            writer.apply(Event::Delete(Some(entry("shop", "a", 1)))),
             [ClusterName::new("db", "shop")]
         );
         assert!(index.inner.clusters.read().unwrap().is_empty());
@@ -312,12 +312,12 @@ mod tests {
         let index: Index<u32> = Index::new(2);
         let mut db = Writer::new(index.clone(), Some("db".to_owned()));
         let mut web = Writer::new(index.clone(), Some("web".to_owned()));
-        db.apply(Event::Apply(entry("shop", "a", 1)));
+        db.apply(Event::Apply(Some(entry("shop", "a", 1))));
         db.apply(Event::InitDone);
         web.apply(Event::InitDone);
         index.ready().await;
         assert!(values(&index, "shop").is_empty());
-        db.apply(Event::Apply(entry("shop", "a", 1)));
+        db.apply(Event::Apply(Some(entry("shop", "a", 1))));
         web.apply(Event::Init);
         assert!(web.apply(Event::InitDone).is_empty());
         assert_eq!(values(&index, "shop"), [1]);
@@ -327,10 +327,10 @@ mod tests {
     fn a_watch_that_lags_does_not_take_back_our_own_write() {
         let index: Index<u32> = Index::new(1);
         let mut writer = Writer::new(index.clone(), None);
-        index.put(entry("shop", "a", 7).unwrap());
-        writer.apply(Event::Apply(entry("shop", "a", 5)));
+        index.put(entry("shop", "a", 7));
+        writer.apply(Event::Apply(Some(entry("shop", "a", 5))));
         assert_eq!(values(&index, "shop"), [7]);
-        writer.apply(Event::Apply(entry("shop", "a", 8)));
+        writer.apply(Event::Apply(Some(entry("shop", "a", 8))));
         assert_eq!(values(&index, "shop"), [8]);
     }
 }

@@ -13,13 +13,13 @@ use crate::index::ClusterName;
 /// An object that was applied this often in vain, with the same content, within [`FIGHT_MEMORY`], is contested.
 const ROUNDS: u32 = 3;
 /// How long a lost round is remembered, and how long a contested object is left alone.
-const FIGHT_MEMORY: Duration = Duration::from_secs(600);
+const FIGHT_MEMORY: Duration = Duration::from_mins(10);
 /// A foreign object is looked at again after this.
 const FOREIGN_MEMORY: Duration = Duration::from_secs(30);
 /// A refused object is tried again after this, then after twice as long, …
 const FIRST_REFUSAL: Duration = Duration::from_secs(1);
 /// … up to this.
-const LONGEST_REFUSAL: Duration = Duration::from_secs(300);
+const LONGEST_REFUSAL: Duration = Duration::from_mins(5);
 
 /// Memory of all clusters.
 #[derive(Debug, Default)]

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt as _;
 use kube::core::DynamicObject;
 use mainstay_api::{MySQLCluster, REQUEST_ANNOTATION};
@@ -27,7 +28,7 @@ pub(crate) async fn look_at_foreign(context: &Context, cluster: &ClusterName, ui
         }
         let objects = context.requests.dynamic(&cluster.namespace, &kinds::resource(key.kind));
         match objects.get(&key.name).await? {
-            Some(object) if !is_ours(&object, cluster, uid) => {
+            Some(object) if !is_ours(&object.metadata, cluster, uid) => {
                 context.memories.foreign(cluster, &key, view(&object, false, false));
             }
             Some(_) | None => context.memories.not_foreign(cluster, &key),
@@ -88,7 +89,7 @@ fn objects(context: &Context, cluster: &ClusterName, uid: &str, secrets: &Secret
         for (name, object) in index.of(cluster) {
             let key = ObjectKey { kind: *kind, name };
             let contested = context.memories.contested(cluster, &key);
-            objects.insert(key, view(&object, is_ours(&object, cluster, uid), contested));
+            objects.insert(key, view(&object, is_ours(&object.metadata, cluster, uid), contested));
         }
     }
     for (name, secret) in secrets {
@@ -96,22 +97,28 @@ fn objects(context: &Context, cluster: &ClusterName, uid: &str, secrets: &Secret
             kind: ObjectKind::Secret,
             name: name.clone(),
         };
-        let view = ObjectView {
-            uid: secret.uid.clone(),
-            resource_version: secret.resource_version.clone(),
-            ours: secret.owner.as_deref().is_none_or(|owner| owner == uid),
-            value: serde_json::json!({"apiVersion": "v1", "kind": "Secret", "metadata": secret.metadata}),
-            contested: context.memories.contested(cluster, &key),
-        };
-        objects.insert(key, view);
+        let ours = secret.owner.as_deref().is_none_or(|owner| owner == uid);
+        let contested = context.memories.contested(cluster, &key);
+        objects.insert(key, secret_view(secret, ours, contested));
     }
     objects
 }
 
 /// Whether an object belongs to this cluster: by its label and, where it has a controlling owner, by that one's uid.
-pub(crate) fn is_ours(object: &DynamicObject, cluster: &ClusterName, uid: &str) -> bool {
-    let labelled = views::cluster_of(&object.metadata).is_some_and(|owner| owner == *cluster);
-    labelled && views::owner(&object.metadata).is_none_or(|owner| owner == uid)
+pub(crate) fn is_ours(metadata: &ObjectMeta, cluster: &ClusterName, uid: &str) -> bool {
+    let labelled = views::cluster_of(metadata).is_some_and(|owner| owner == *cluster);
+    labelled && views::owner(metadata).is_none_or(|owner| owner == uid)
+}
+
+/// A Secret as decisions see it.
+pub(crate) fn secret_view(secret: &Redacted, ours: bool, contested: bool) -> ObjectView {
+    ObjectView {
+        uid: secret.uid.clone(),
+        resource_version: secret.resource_version.clone(),
+        ours,
+        value: serde_json::json!({"apiVersion": "v1", "kind": "Secret", "metadata": secret.metadata}),
+        contested,
+    }
 }
 
 /// An object as decisions see it.

@@ -33,7 +33,7 @@ const NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/name
 /// How long passes may take to finish when the process is asked to stop.
 const STOP_LIMIT: Duration = Duration::from_secs(5);
 /// How often it is looked whether the operator's certificate is due.
-const CERTIFICATE_CHECK: Duration = Duration::from_secs(3600);
+const CERTIFICATE_CHECK: Duration = Duration::from_hours(1);
 /// Pause before the operator's CA is asked for again.
 const START_RETRY: Duration = Duration::from_secs(1);
 
@@ -200,7 +200,7 @@ impl Process {
             .map(|cluster| Ok::<_, std::convert::Infallible>(clusters::reference(&cluster)));
         let passes = applier(
             |object, context| AbortOnDropHandle::new(tokio::spawn(reconcile(object, context))).map(flatten),
-            after_error,
+            |object, error, context| after_error(&object, error, &context),
             Arc::clone(context),
             context.world.clusters.store(),
             queue.take_until(stop.clone().cancelled_owned()),

@@ -17,7 +17,7 @@ use crate::secret_data::{self, CA_CRT, TLS_CRT, TLS_KEY};
 /// Name of the Secret.
 pub(crate) const SECRET: &str = "mainstay-operator-ca";
 /// How long the client certificate lives; it is made anew at each start and at two thirds of this.
-const CERTIFICATE_LIFETIME: Duration = Duration::from_secs(90 * 24 * 3600);
+const CERTIFICATE_LIFETIME: Duration = Duration::from_hours(90 * 24);
 
 /// Why the operator has no certificate.
 #[derive(Debug, thiserror::Error)]
@@ -72,6 +72,28 @@ impl Identity {
         Ok(Self {
             current: Arc::new(RwLock::new(Arc::new(credentials))),
         })
+    }
+
+    /// An identity that nobody checks.
+    #[cfg(test)]
+    pub(crate) fn for_tests(now: Timestamp) -> Self {
+        let ca = pki::create_ca("operator", now).unwrap();
+        let subject = Subject {
+            common_name: "operator",
+            dns_names: &[],
+            uri: OPERATOR_URI,
+            server: false,
+        };
+        let pair = pki::issue(&ca, &subject, now, CERTIFICATE_LIFETIME).unwrap();
+        let credentials = Credentials {
+            certificate: pair.certificate,
+            key: pair.key,
+            ca_bundle: ca.certificate,
+            renew_at: now,
+        };
+        Self {
+            current: Arc::new(RwLock::new(Arc::new(credentials))),
+        }
     }
 
     /// Whether the certificate, or the CA behind it, has to be looked at.

@@ -14,7 +14,7 @@ use x509_parser::extensions::{GeneralName, ParsedExtension};
 use x509_parser::prelude::{FromDer as _, Pem, X509Certificate};
 
 /// How long a CA lives.
-pub(crate) const CA_LIFETIME: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+pub(crate) const CA_LIFETIME: Duration = Duration::from_hours(10 * 365 * 24);
 /// Clocks of nodes may differ by this much.
 const SKEW: SignedDuration = SignedDuration::from_mins(5);
 
@@ -224,7 +224,7 @@ pub(crate) fn due(view: &CertificateView, now: Timestamp) -> bool {
 mod tests {
     use super::*;
 
-    const HOUR: Duration = Duration::from_secs(3600);
+    const HOUR: Duration = Duration::from_hours(1);
 
     fn now() -> Timestamp {
         Timestamp::from_second(1_800_000_000).unwrap()

@@ -26,7 +26,7 @@ use crate::trace;
 use crate::unreadable;
 
 /// A pass that takes longer than this is given up; the next one looks anew.
-const PASS_LIMIT: Duration = Duration::from_secs(60);
+const PASS_LIMIT: Duration = Duration::from_mins(1);
 
 /// Why a pass did not succeed.
 #[derive(Debug, thiserror::Error)]
@@ -184,11 +184,11 @@ fn conclude(
 }
 
 /// What happens after an error: this cluster's own backoff.
-pub(crate) fn after_error(object: Arc<Guarded>, error: &PassError, context: Arc<Context>) -> Requeue {
-    let Some(cluster) = clusters::name(&object) else {
+pub(crate) fn after_error(object: &Guarded, error: &PassError, context: &Context) -> Requeue {
+    let Some(cluster) = clusters::name(object) else {
         return Requeue::await_change();
     };
-    Requeue::requeue(pause(&context, &cluster, error.class(), &chain(error)))
+    Requeue::requeue(pause(context, &cluster, error.class(), &chain(error)))
 }
 
 /// How long to wait before the next try; says so when it is news.
@@ -197,7 +197,7 @@ fn pause(context: &Context, cluster: &ClusterName, class: Class, what: &str) -> 
     let pause = match class {
         Class::Retry => backoff(failures),
         Class::Wait => Duration::from_secs(30),
-        Class::Permanent => Duration::from_secs(300),
+        Class::Permanent => Duration::from_mins(5),
     };
     // Passes are called by changes, too: the same failure is told at its 1st, 2nd, 4th, 8th … time.
     if failures.is_power_of_two() {

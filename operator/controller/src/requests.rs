@@ -251,7 +251,7 @@ mod tests {
     #[case::throttled_last(Verb::Create, Failure::Throttled(None), 5, Some(1600))]
     #[case::throttled_no_sixth(Verb::Create, Failure::Throttled(None), 6, None)]
     #[case::as_asked(Verb::Get, Failure::Throttled(Some(Duration::from_secs(1))), 2, Some(1000))]
-    #[case::but_not_for_ever(Verb::Get, Failure::Throttled(Some(Duration::from_secs(60))), 2, Some(2000))]
+    #[case::but_not_for_ever(Verb::Get, Failure::Throttled(Some(Duration::from_mins(1))), 2, Some(2000))]
     #[case::an_answer_is_an_answer(Verb::Get, Failure::Answered, 2, None)]
     fn delays(#[case] verb: Verb, #[case] failure: Failure, #[case] next: u32, #[case] expected: Option<u64>) {
         assert_eq!(delay(verb, failure, next), expected.map(Duration::from_millis));

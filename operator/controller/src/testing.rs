@@ -85,3 +85,29 @@ impl Clock for FixedClock {
         self.0
     }
 }
+
+/// What passes share, with empty indexes and the given API server.
+pub(crate) fn context(fake: &Fake) -> crate::context::Context {
+    use crate::operator_ca::Identity;
+    use crate::platform::{Platform, SystemEntropy};
+    use crate::pool::{GrpcDialler, Pool};
+
+    let requests = requests(fake);
+    let platform = Platform::new(Arc::new(FixedClock::default()), Arc::new(SystemEntropy));
+    let identity = Identity::for_tests(platform.now());
+    let triggers = crate::trigger::Triggers::default();
+    let dialler = Arc::new(GrpcDialler::new(identity.clone()));
+    crate::context::Context {
+        world: crate::watch::World::new(1),
+        pool: Pool::new(dialler, Arc::clone(&platform.clock), triggers.clone()),
+        events: crate::events::Events::new(&requests, "test".to_owned()),
+        metrics: Arc::new(Metrics::new().unwrap()),
+        memories: Arc::default(),
+        operator_image: "mainstay:test".to_owned(),
+        leadership: crate::context::Leadership::default(),
+        identity,
+        platform,
+        triggers,
+        requests,
+    }
+}

@@ -61,9 +61,10 @@ fn set_condition(object: &mut DynamicObject, message: &str, now: Timestamp) -> b
     {
         return false;
     }
-    let since = old_value
-        .filter(is_false)
-        .map_or_else(|| json!(now.to_string()), |c| c["lastTransitionTime"].clone());
+    let since = old_value.filter(is_false).map_or_else(
+        || json!(now.to_string()),
+        |c| c.get("lastTransitionTime").cloned().unwrap_or_default(),
+    );
     let condition = json!({
         "type": TYPE, "status": "False", "reason": REASON, "message": message,
         "observedGeneration": generation, "lastTransitionTime": since,

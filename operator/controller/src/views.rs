@@ -1,6 +1,7 @@
 //! From objects of the API server to what is kept of them: pure.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerStatus, Event, PersistentVolumeClaim, Pod, Secret};
@@ -155,7 +156,8 @@ fn trouble(pod: &Pod) -> Option<String> {
             {
                 let message = ended.message.as_deref().map(str::trim).filter(|m| !m.is_empty());
                 let message = message.map(|m| format!(": {m}")).unwrap_or_default();
-                text.push_str(&format!(" (exit code {}{message})", ended.exit_code));
+                // Writing to a String cannot fail.
+                let _ = write!(text, " (exit code {}{message})", ended.exit_code);
             }
             Some(text)
         })

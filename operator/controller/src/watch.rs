@@ -43,6 +43,19 @@ pub(crate) struct World {
 }
 
 impl World {
+    /// Nothing yet; so many watches of each kind will fill it.
+    pub(crate) fn new(watches: usize) -> Self {
+        let built = kinds::BUILT.into_iter().filter(|kind| *kind != ObjectKind::Secret);
+        Self {
+            clusters: Clusters::new(watches),
+            pods: Index::new(watches),
+            claims: Index::new(watches),
+            secrets: Index::new(watches),
+            objects: built.map(|kind| (kind, Index::new(watches))).collect(),
+            warnings: Index::new(watches),
+        }
+    }
+
     /// Waits until every first list was complete.
     pub(crate) async fn ready(&self) {
         self.clusters.ready().await;
@@ -80,15 +93,7 @@ pub(crate) fn start(client: &Client, namespaces: &[String], listeners: &Listener
         namespaces.iter().cloned().map(Some).collect()
     };
     let watches = scopes.len();
-    let built = kinds::BUILT.into_iter().filter(|kind| *kind != ObjectKind::Secret);
-    let world = World {
-        clusters: Clusters::new(watches),
-        pods: Index::new(watches),
-        claims: Index::new(watches),
-        secrets: Index::new(watches),
-        objects: built.map(|kind| (kind, Index::new(watches))).collect(),
-        warnings: Index::new(watches),
-    };
+    let world = World::new(watches);
     let starter = Starter {
         client: client.clone(),
         listeners: listeners.clone(),
@@ -134,7 +139,7 @@ impl Starter {
                 api,
                 ours(),
                 scope.clone(),
-                resource,
+                resource.kind,
                 move |mut object: DynamicObject| {
                     // Items of a list come without: to a comparison they would differ from what is built.
                     object.types.get_or_insert_with(|| types.clone());
@@ -181,7 +186,7 @@ impl Starter {
         K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
         T: Send + Sync + 'static,
     {
-        self.index_with(index, api, config, scope, ApiResource::erase::<K>(&()), keep)
+        self.index_with(index, api, config, scope, K::kind(&()).into_owned(), keep)
     }
 
     fn index_with<K, T>(
@@ -190,7 +195,7 @@ impl Starter {
         api: Api<K>,
         config: Config,
         scope: Option<String>,
-        resource: ApiResource,
+        kind: String,
         keep: impl Fn(K) -> Option<Entry<T>> + Send + Sync + 'static,
     ) -> AbortOnDropHandle<()>
     where
@@ -200,11 +205,7 @@ impl Starter {
         let mut writer = Writer::new(index.clone(), scope);
         let listeners = self.listeners.clone();
         let world = self.world.clone();
-        let events = patient(
-            watcher(api, config),
-            resource.kind.clone(),
-            Arc::clone(&listeners.metrics),
-        );
+        let events = patient(watcher(api, config), kind, Arc::clone(&listeners.metrics));
         AbortOnDropHandle::new(tokio::spawn(async move {
             // What belongs to no known cluster is told to nobody, and warnings about it are not even kept.
             world.clusters.ready().await;

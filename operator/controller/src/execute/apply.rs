@@ -3,6 +3,7 @@
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::DynamicObject;
 use mainstay_core::action::Desired;
 use mainstay_core::observed::{ObjectKey, ObjectKind};
@@ -79,10 +80,9 @@ impl Executor<'_> {
             .map_err(|error| ExecuteError::kube(attempt(), error))?;
         match found {
             None => Ok(None),
-            Some(object) if is_ours(&object, self.cluster, &self.uid) => Ok(object.metadata.uid),
+            Some(object) if is_ours(&object.metadata, self.cluster, &self.uid) => Ok(object.metadata.uid),
             Some(object) => {
-                // With our label it is what a former cluster of this name left behind, and its end will be told.
-                if views::cluster_of(&object.metadata).is_some_and(|owner| owner == *self.cluster) {
+                if self.is_left_behind(&object.metadata) {
                     self.keep(key.kind, object);
                 } else {
                     self.context
@@ -92,6 +92,11 @@ impl Executor<'_> {
                 Err(ExecuteError::Foreign { attempt: attempt() })
             }
         }
+    }
+
+    /// With our label it is what a former cluster of this name left behind, and its end will be told by a watch.
+    pub(super) fn is_left_behind(&self, metadata: &ObjectMeta) -> bool {
+        views::cluster_of(metadata).is_some_and(|owner| owner == *self.cluster)
     }
 
     /// Lets the next pass see what was applied before the watch tells it.

@@ -196,3 +196,6 @@ pub(crate) fn human(took: Duration) -> String {
         format!("{:.1} s", took.as_secs_f64())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,9 +1,13 @@
 //! `GeneratePasswords`: made once, completed, never replaced.
 
+use std::fmt::Write as _;
+
 use k8s_openapi::api::core::v1::Secret;
+use mainstay_core::observed::{ObjectKey, ObjectKind};
 use secrecy::{ExposeSecret as _, SecretString};
 
 use super::{ExecuteError, Executor};
+use crate::observe::{is_ours, secret_view};
 use crate::platform::Entropy;
 use crate::secret_data;
 
@@ -75,41 +79,23 @@ impl Executor<'_> {
             .await
             .map_err(|error| ExecuteError::kube(attempt, error))?;
         match found {
-            Some(secret) if !self.is_own_secret(&secret) => {
-                self.remember_foreign_secret(name, &secret);
+            Some(secret) if !is_ours(&secret.metadata, self.cluster, &self.uid) => {
+                if self.is_left_behind(&secret.metadata) {
+                    self.keep_secret(secret);
+                } else {
+                    let key = ObjectKey {
+                        kind: ObjectKind::Secret,
+                        name: name.to_owned(),
+                    };
+                    let view = secret_view(&secret_data::redact(secret), false, false);
+                    self.context.memories.foreign(self.cluster, &key, view);
+                }
                 Err(ExecuteError::Foreign {
                     attempt: attempt.to_owned(),
                 })
             }
             found => Ok(found),
         }
-    }
-
-    fn is_own_secret(&self, secret: &Secret) -> bool {
-        let labelled = crate::views::cluster_of(&secret.metadata).is_some_and(|owner| owner == *self.cluster);
-        labelled && crate::views::owner(&secret.metadata).is_none_or(|owner| owner == self.uid)
-    }
-
-    fn remember_foreign_secret(&self, name: &str, secret: &Secret) {
-        // With our label it is what a former cluster of this name left behind, and its end will be told.
-        if crate::views::cluster_of(&secret.metadata).is_some_and(|owner| owner == *self.cluster) {
-            self.keep_secret(secret.clone());
-            return;
-        }
-        use mainstay_core::observed::{ObjectKey, ObjectKind, ObjectView};
-        let key = ObjectKey {
-            kind: ObjectKind::Secret,
-            name: name.to_owned(),
-        };
-        let redacted = secret_data::redact(secret.clone());
-        let view = ObjectView {
-            uid: redacted.uid,
-            resource_version: redacted.resource_version,
-            ours: false,
-            value: serde_json::json!({"apiVersion": "v1", "kind": "Secret", "metadata": redacted.metadata}),
-            contested: false,
-        };
-        self.context.memories.foreign(self.cluster, &key, view);
     }
 
     /// A new Secret of this cluster. One that is not owned outlives the cluster, as its claims do.
@@ -148,13 +134,13 @@ impl Executor<'_> {
 /// Connection URI of what the Secret holds. Only the password is secret, and it needs no escapes.
 fn uri(secret: &Secret) -> Option<SecretString> {
     let part = |key| secret_data::text(secret, key);
-    let (user, host, port) = (part("username")?, part("host")?, part("port")?);
+    let (account, server, port) = (part("username")?, part("host")?, part("port")?);
     let password = secret_data::secret(secret, "password")?;
     let database = part("database").unwrap_or_default();
-    let (user, database) = (escape(&user), escape(&database));
+    let (account, database) = (escape(&account), escape(&database));
     Some(
         format!(
-            "mysql://{user}:{}@{host}:{port}/{database}",
+            "mysql://{account}:{}@{server}:{port}/{database}",
             escape(password.expose_secret())
         )
         .into(),
@@ -168,7 +154,8 @@ fn escape(text: &str) -> String {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
             escaped.push(char::from(byte));
         } else {
-            escaped.push_str(&format!("%{byte:02X}"));
+            // Writing to a String cannot fail.
+            let _ = write!(escaped, "%{byte:02X}");
         }
     }
     escaped

@@ -80,8 +80,8 @@ async fn the_holder_keeps_it_while_it_renews() {
     let fake = server();
     let (mut first, mut second) = (lease(&fake, "a"), lease(&fake, "b"));
     first.acquire().await;
-    let lost = tokio::time::timeout(Duration::from_secs(60), first.hold());
-    let taken = tokio::time::timeout(Duration::from_secs(60), second.acquire());
+    let lost = tokio::time::timeout(Duration::from_mins(1), first.hold());
+    let taken = tokio::time::timeout(Duration::from_mins(1), second.acquire());
     let (lost, taken) = tokio::join!(lost, taken);
     assert!(lost.is_err() && taken.is_err());
 }

@@ -52,11 +52,9 @@ impl Session {
         async {
             let mut pause = FIRST_PAUSE;
             loop {
-                let ca = match self.ca.wait_for(Option::is_some).await.map(|ca| ca.clone()) {
-                    Ok(Some(ca)) => ca,
-                    // The pool is gone, and with it whoever would read what is heard.
-                    Ok(None) | Err(_) => return,
-                };
+                // An error means that the pool is gone, and with it whoever would read what is heard.
+                let ca = self.ca.wait_for(Option::is_some).await.map(|ca| ca.clone());
+                let Ok(Some(ca)) = ca else { return };
                 let end = self.listen(ca).await;
                 if self.slot.lost(&end.reason) {
                     tracing::info!(reason = end.reason, "instance is not heard any more");

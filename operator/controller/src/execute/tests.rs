@@ -1,0 +1,169 @@
+use std::sync::Mutex;
+
+use kube::core::DeserializeGuard;
+use mainstay_core::action::Desired;
+use mainstay_core::observed::{ObjectKey, ObjectKind};
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::testing::{Fake, context};
+
+const NAME: &str = "shop-primary";
+
+fn shop() -> ClusterName {
+    ClusterName::new("db", "shop")
+}
+
+fn cluster() -> MySQLCluster {
+    serde_json::from_value(json!({
+        "apiVersion": "mysql.mainstay.dev/v1", "kind": "MySQLCluster",
+        "metadata": {"namespace": "db", "name": "shop", "uid": "cluster-uid", "resourceVersion": "5"},
+        "spec": {"replicas": 3, "image": "mysql:9.7.4", "storage": {"size": "1Gi"}}
+    }))
+    .unwrap()
+}
+
+fn service(metadata: &Value) -> Value {
+    json!({"apiVersion": "v1", "kind": "Service", "metadata": metadata})
+}
+
+fn wish() -> Action {
+    let value = service(&json!({"name": NAME, "namespace": "db", "labels": {"mysql.mainstay.dev/cluster": "shop"}}));
+    let key = ObjectKey {
+        kind: ObjectKind::Service,
+        name: NAME.to_owned(),
+    };
+    Action::Apply(Box::new(Desired { key, value }))
+}
+
+/// Runs actions against an API server that holds `object` and answers writes with `write`; gives what was written.
+async fn run(
+    object: Option<Value>,
+    write: (u16, Value),
+    actions: Vec<Action>,
+) -> (Context, Execution, Vec<(String, Value)>) {
+    let written: std::sync::Arc<Mutex<Vec<(String, Value)>>> = std::sync::Arc::default();
+    let log = std::sync::Arc::clone(&written);
+    let fake = Fake::new(move |method, path, body| match method {
+        "GET" => object
+            .clone()
+            .map_or_else(|| Fake::failure(404), |object| (200, object)),
+        _ => {
+            log.lock().unwrap().push((format!("{method} {path}"), body));
+            write.clone()
+        }
+    });
+    let context = context(&fake);
+    context.world.clusters.put(DeserializeGuard(Ok(cluster())));
+    let shop = shop();
+    let observed = crate::observe::observe(&context, &shop, &cluster());
+    let mut executor = Executor::new(&context, &shop, cluster(), &observed);
+    let execution = executor.execute(actions).await.unwrap();
+    let written = written.lock().unwrap().clone();
+    (context, execution, written)
+}
+
+#[rstest]
+#[case::foreign(json!({"name": NAME, "namespace": "db", "uid": "theirs"}))]
+#[case::of_another_cluster(json!({"name": NAME, "namespace": "db", "uid": "theirs",
+    "labels": {"mysql.mainstay.dev/cluster": "shop-2"}}))]
+#[case::of_a_former_cluster(json!({"name": NAME, "namespace": "db", "uid": "old",
+    "labels": {"mysql.mainstay.dev/cluster": "shop"},
+    "ownerReferences": [{"apiVersion": "mysql.mainstay.dev/v1", "kind": "MySQLCluster", "name": "shop",
+        "uid": "former-uid", "controller": true}]}))]
+#[tokio::test]
+async fn f28_an_object_that_is_not_ours_is_reported_and_not_touched(#[case] metadata: Value) {
+    let (context, execution, written) = run(Some(service(&metadata)), Fake::failure(500), vec![wish()]).await;
+    assert!(written.is_empty(), "{written:?}");
+    assert!(
+        matches!(execution.failures.as_slice(), [ExecuteError::Foreign { .. }]),
+        "{execution:?}"
+    );
+    let observed = crate::observe::observe(&context, &shop(), &cluster());
+    let seen = observed.objects.values().next().unwrap();
+    assert!(!seen.ours, "the next pass knows");
+}
+
+#[tokio::test]
+async fn an_object_that_is_not_in_the_index_but_exists_is_applied_with_its_uid() {
+    let ours = json!({"name": NAME, "namespace": "db", "uid": "u", "labels": {"mysql.mainstay.dev/cluster": "shop"}});
+    let (_, execution, written) = run(Some(service(&ours)), (200, service(&ours)), vec![wish()]).await;
+    assert!(execution.failures.is_empty(), "{execution:?}");
+    let [(request, body)] = written.as_slice() else {
+        panic!("{written:?}")
+    };
+    assert_eq!(request, "PATCH /api/v1/namespaces/db/services/shop-primary");
+    assert_eq!(body["metadata"]["uid"], "u");
+}
+
+#[tokio::test]
+async fn a_new_object_is_applied_without_force_and_seen_at_once() {
+    let made = json!({"name": NAME, "namespace": "db", "uid": "u", "resourceVersion": "9",
+        "labels": {"mysql.mainstay.dev/cluster": "shop"}});
+    let (context, _, written) = run(None, (201, service(&made)), vec![wish()]).await;
+    assert_eq!(written.len(), 1);
+    assert!(written[0].1["metadata"].get("uid").is_none());
+    let observed = crate::observe::observe(&context, &shop(), &cluster());
+    assert_eq!(
+        observed.objects.values().next().map(|seen| seen.uid.as_str()),
+        Some("u")
+    );
+}
+
+#[tokio::test]
+async fn a_refusal_is_a_warning_and_is_not_repeated_at_once() {
+    let status = json!({"kind": "Status", "status": "Failure", "reason": "Forbidden", "code": 403,
+        "message": "exceeded quota: small"});
+    let (context, execution, written) = run(None, (403, status), vec![wish(), wish()]).await;
+    assert_eq!(written.len(), 1, "the same wish a second time");
+    assert_eq!(execution.failures.first().map(ExecuteError::class), Some(Class::Wait));
+    let observed = crate::observe::observe(&context, &shop(), &cluster());
+    let warning = observed.warnings.first().unwrap();
+    assert_eq!(
+        (warning.about.as_str(), warning.reason.as_str()),
+        ("Service/shop-primary", "Forbidden")
+    );
+    assert!(warning.message.contains("exceeded quota"));
+}
+
+#[tokio::test]
+async fn f11_passwords_are_completed_and_never_replaced() {
+    let existing = json!({"apiVersion": "v1", "kind": "Secret",
+        "metadata": {"name": "shop-system", "namespace": "db", "uid": "u", "resourceVersion": "3",
+            "labels": {"mysql.mainstay.dev/cluster": "shop"}},
+        "data": {"manager": "bWluZQ=="}});
+    let actions = vec![Action::GeneratePasswords {
+        secret: "shop-system".to_owned(),
+        keys: vec!["manager".to_owned(), "clone".to_owned()],
+        fixed: Vec::new(),
+        owned: false,
+    }];
+    let (_, execution, written) = run(Some(existing.clone()), (200, existing), actions).await;
+    assert!(execution.failures.is_empty(), "{execution:?}");
+    let [(request, body)] = written.as_slice() else {
+        panic!("{written:?}")
+    };
+    assert_eq!(request, "PUT /api/v1/namespaces/db/secrets/shop-system");
+    assert_eq!(body["data"]["manager"], "bWluZQ==");
+    assert!(body["data"]["clone"].as_str().unwrap().len() >= 32);
+    assert_eq!(
+        body["metadata"]["resourceVersion"], "3",
+        "only if nobody wrote meanwhile"
+    );
+}
+
+#[tokio::test]
+async fn a_pod_is_deleted_only_if_it_is_the_one_that_was_seen() {
+    let action = Action::DeletePod {
+        instance: mainstay_core::rules::InstanceName("shop-0".to_owned()),
+        uid: "seen".to_owned(),
+        reason: "test".to_owned(),
+    };
+    let (_, execution, written) = run(None, Fake::failure(409), vec![action]).await;
+    assert!(
+        matches!(execution.failures.as_slice(), [ExecuteError::Lost { .. }]),
+        "{execution:?}"
+    );
+    assert_eq!(written[0].1["preconditions"]["uid"], "seen");
+}
