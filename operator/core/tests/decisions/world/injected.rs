@@ -1,0 +1,64 @@
+//! Faults.
+
+use super::*;
+
+impl World {
+    /// Node and pod die; they start again after `time`.
+    pub(crate) fn crash(&mut self, ordinal: usize, time: Duration) {
+        self.say(format!("crash of {ordinal} for {time:?}"));
+        let end = self.now + time;
+        let node = &mut self.nodes[ordinal];
+        node.process = None;
+        node.off_until = end;
+    }
+
+    pub(crate) fn kill_mysqld(&mut self, ordinal: usize) {
+        self.say(format!("mysqld of {ordinal} is killed"));
+        let (now, start) = (self.now, self.settings.start);
+        self.nodes[ordinal].kill_mysqld(now, start);
+    }
+
+    /// The volume is lost with the pod.
+    pub(crate) fn lose_volume(&mut self, ordinal: usize) {
+        self.say(format!("volume of {ordinal} is lost"));
+        let node = &mut self.nodes[ordinal];
+        node.process = None;
+        node.volume = None;
+        node.pod = None;
+    }
+
+    /// Cuts an instance from every operator.
+    pub(crate) fn cut_from_operators(&mut self, ordinal: usize) {
+        for number in 0..self.operators.len() {
+            self.cut.insert((number, self.nodes[ordinal].name.clone()));
+        }
+    }
+
+    /// Cuts an instance from every other one.
+    pub(crate) fn cut_from_instances(&mut self, ordinal: usize) {
+        let name = self.nodes[ordinal].name.clone();
+        for node in &self.nodes {
+            if node.name != name {
+                self.apart.insert((name.clone(), node.name.clone()));
+            }
+        }
+    }
+
+    pub(crate) fn heal_network(&mut self) {
+        self.cut.clear();
+        self.apart.clear();
+    }
+
+    /// A pod is deleted with its grace: it asks to be relieved first.
+    pub(crate) fn delete_pod(&mut self, ordinal: usize, grace: Duration) {
+        self.say(format!("the pod of {ordinal} is deleted"));
+        let end = self.now + grace;
+        let node = &mut self.nodes[ordinal];
+        if let Some(pod) = &mut node.pod {
+            pod.deleting = Some(end);
+        }
+        if let Some(process) = &mut node.process {
+            process.leaving = true;
+        }
+    }
+}

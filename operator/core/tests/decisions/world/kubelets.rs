@@ -1,0 +1,71 @@
+//! The StatefulSet controller and the kubelets.
+
+use super::*;
+
+impl World {
+    /// The StatefulSet's and the kubelets' work.
+    pub(super) fn kubelets(&mut self) {
+        let wanted = self.kubernetes.set_replicas();
+        let template = self.kubernetes.template();
+        while self.nodes.len() < usize::try_from(wanted).unwrap() {
+            let ordinal = u32::try_from(self.nodes.len()).unwrap();
+            self.nodes.push(Node::new(Self::names().instance(ordinal), ordinal));
+        }
+        let volumes = self
+            .kubernetes
+            .stateful_set()
+            .and_then(|set| set.pointer("/spec/template/spec/volumes"));
+        let config_map = volumes.and_then(|volumes| {
+            let mut names = volumes
+                .as_array()?
+                .iter()
+                .filter_map(|volume| volume.pointer("/configMap/name")?.as_str());
+            names.next().map(str::to_owned)
+        });
+        let (now, start) = (self.now, self.settings.start);
+        for at in 0..self.nodes.len() {
+            let gone = self.nodes[at].ordinal >= wanted
+                || self.nodes[at]
+                    .pod
+                    .as_ref()
+                    .is_some_and(|pod| pod.deleting.is_some_and(|end| end <= now));
+            if gone {
+                self.nodes[at].pod = None;
+                self.nodes[at].process = None;
+            }
+            if self.nodes[at].ordinal < wanted && self.nodes[at].pod.is_none() {
+                self.counter += 1;
+                self.nodes[at].pod = Some(Pod {
+                    uid: format!("pod-{}", self.counter),
+                    template: template.clone(),
+                    config_map: config_map.clone(),
+                    deleting: None,
+                    broken: false,
+                });
+                continue;
+            }
+            let node = &self.nodes[at];
+            let startable = node.pod.as_ref().is_some_and(|pod| !pod.broken) && node.off_until <= now;
+            if startable && node.process.is_none() {
+                self.ensure_volume(at);
+                self.nodes[at].start(now, start);
+            }
+        }
+    }
+
+    pub(super) fn ensure_volume(&mut self, at: usize) {
+        if self.nodes[at].volume.is_none() {
+            let volume = self.new_volume();
+            self.nodes[at].volume = Some(volume);
+        }
+    }
+
+    pub(super) fn new_volume(&mut self) -> Volume {
+        self.counter += 1;
+        let number = self.counter;
+        Volume::new(
+            format!("life-{number}"),
+            format!("{number:08x}-0000-4000-8000-000000000000"),
+        )
+    }
+}
