@@ -4,6 +4,10 @@ use std::path::Path;
 
 use crate::config::Config;
 
+/// It comes first, so the cluster's my.cnf may change it. A container may not set memory policies, and mysqld says so for
+/// each chunk of the buffer pool.
+const DEFAULTS: &[&str] = &["[mysqld]", "loose_innodb_numa_interleave=OFF"];
+
 /// What the failover rules and the manager rely on beyond what `mainstay_core::mycnf` owns. It comes last, so it wins.
 const RULES: &[&str] = &[
     // It begins read-only, and an operator decides about more.
@@ -30,6 +34,7 @@ pub(crate) struct RenderError {
 /// The my.cnf with which mysqld is started.
 pub(crate) fn render(config: &Config) -> Result<String, RenderError> {
     let mut text = String::from("# Written by the instance manager at each start of mysqld.\n");
+    DEFAULTS.iter().for_each(|line| push(&mut text, line));
     push(&mut text, &format!("!include {}", config.paths.config_file.display()));
     push_own(&mut text, config)?;
     Ok(text)
@@ -40,6 +45,7 @@ pub(crate) fn render(config: &Config) -> Result<String, RenderError> {
 /// each option of the cluster may be unknown here. A mistake is found when the server is started.
 pub(crate) fn render_initialise(config: &Config, cluster: &str) -> Result<String, RenderError> {
     let mut text = String::from("# Written by the instance manager to make a data directory.\n");
+    DEFAULTS.iter().for_each(|line| push(&mut text, line));
     for line in cluster.lines() {
         let name = line.trim_start();
         let is_option = name.starts_with(|c: char| c.is_ascii_alphabetic()) && !name.starts_with("loose");
@@ -130,6 +136,7 @@ mod tests {
     fn what_is_its_own_comes_after_what_the_user_wrote() {
         let text = render(&testing::config(Path::new("/t"))).unwrap();
         let at = |piece: &str| text.find(piece).unwrap();
+        assert!(at("innodb_numa_interleave") < at("!include"));
         for line in [
             "super_read_only=ON",
             "skip_replica_start=ON",

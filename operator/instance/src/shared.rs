@@ -1,6 +1,7 @@
 //! What the parts of a manager share: what is known, and how it becomes a status.
 
 use std::io;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use crate::config::Config;
 use crate::disk;
 use crate::proto;
 use crate::secrets::{Redactor, Secrets};
-use crate::state::{State, StateError, StateFile};
+use crate::state::{Stage, State, StateError, StateFile};
 use crate::status;
 
 /// After a command or the start of a process, samples are taken often for this long.
@@ -340,8 +341,18 @@ impl Shared {
             }
             None => {}
         }
+        if status.server_uuid.is_empty() && self.state().stage == Stage::Ready {
+            status.server_uuid = server_uuid(&self.config.paths.data().join("auto.cnf"));
+        }
         status
     }
+}
+
+/// The server_uuid of a data directory whose server does not answer; empty before its first start.
+fn server_uuid(auto_cnf: &Path) -> String {
+    let text = std::fs::read_to_string(auto_cnf).unwrap_or_default();
+    let value = |line: &str| line.trim().strip_prefix("server-uuid=").map(str::to_owned);
+    text.lines().find_map(value).unwrap_or_default()
 }
 
 /// What was known before the server was looked at.
@@ -349,4 +360,18 @@ struct Basis {
     reported: Persisted,
     incarnation: String,
     process: Process,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_server_uuid_of_a_server_that_does_not_answer() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("auto.cnf");
+        assert_eq!(server_uuid(&file), "");
+        std::fs::write(&file, "[auto]\nserver-uuid=3e11fa47-71ca-11e1-9e33-c80aa9429562\n").unwrap();
+        assert_eq!(server_uuid(&file), "3e11fa47-71ca-11e1-9e33-c80aa9429562");
+    }
 }

@@ -276,13 +276,13 @@ impl Supervisor {
                 (Some(Next::Again), None)
             }
             Order::Stop(_read_only) => {
-                self.shared.set_process(|process| process.phase = Mysqld::Down);
+                self.say_stopping();
                 server.child.signal(Signal::TERM);
                 self.waiting.push(done);
                 (Some(Next::Again), patience)
             }
             Order::Shutdown(Some(_read_only)) => {
-                self.shared.set_process(|process| process.phase = Mysqld::Down);
+                self.say_stopping();
                 server.child.signal(Signal::TERM);
                 self.waiting.push(done);
                 (Some(Next::Shutdown), patience)
@@ -300,6 +300,14 @@ impl Supervisor {
                 None => (None, None),
             },
         }
+    }
+
+    /// It is about to end on purpose, and nobody looks at it any more.
+    fn say_stopping(&self) {
+        self.shared.set_process(|process| {
+            process.phase = Mysqld::Down;
+            "it is being stopped".clone_into(&mut process.message);
+        });
     }
 
     /// What is due when a server answers for the first time.
