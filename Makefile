@@ -59,10 +59,10 @@ soak: setup ## end-to-end tests with the long ones
 	@TESTBED_NAME=$${TESTBED_NAME:-mainstay} KEEP=1 SUITE=all scripts/check e2e
 
 bench-create: setup ## time from the applied manifest to three available instances (RUNS=n, QUICK=1)
-	@cargo build -p mainstay -p mainstay-e2e && $(E2E) bench create
+	@cargo build --workspace && $(E2E) bench create
 
 bench-footprint: setup ## memory and CPU of the operator with 1 and with 10 clusters
-	@cargo build -p mainstay -p mainstay-e2e && $(E2E) bench footprint
+	@cargo build --workspace && $(E2E) bench footprint
 
 image: setup ## build the operator's image; prints its name and archive (PROFILE=release: what is published)
 	@scripts/image
@@ -72,6 +72,6 @@ images: setup ## build the images of MySQL for the testbed, and the operator's
 	@scripts/image
 
 kubectl-mainstay: setup ## install the kubectl plugin into BINDIR (/usr/local/bin)
-	@cargo build -p mainstay
+	@cargo build --workspace
 	install -D -m 755 $(BINARY) $(DESTDIR)$(BINDIR)/kubectl-mainstay
 	@echo "Try: kubectl mainstay status CLUSTER"
