@@ -240,8 +240,13 @@ impl Simulation {
             && cluster.pointer("/status/observedGeneration") == cluster.pointer("/metadata/generation");
         let declared = cluster.pointer("/spec/replicas").and_then(Value::as_u64);
         said && self.world.with(|w| {
-            let mine = w.processes.values().filter(|p| p.namespace == namespace && p.cluster == name);
-            let (ready, open) = mine.fold((0, 0), |(ready, open), p| (ready + u64::from(p.ready()), open + u64::from(p.writable)));
+            let mine = w
+                .processes
+                .values()
+                .filter(|p| p.namespace == namespace && p.cluster == name);
+            let (ready, open) = mine.fold((0, 0), |(ready, open), p| {
+                (ready + u64::from(p.ready()), open + u64::from(p.writable))
+            });
             Some(ready) == declared && open == 1
         })
     }

@@ -258,12 +258,21 @@ impl Endpoint {
                 return Err(Failure::expired("The provided continue parameter is too old"));
             }
             let newest = s.store.version();
-            let version = version.or_else(|| s.faults.stale_version(&self.client)).unwrap_or(newest);
+            let version = version
+                .or_else(|| s.faults.stale_version(&self.client))
+                .unwrap_or(newest);
             let here = |k: &Key| k.resource == resource && (namespace.is_empty() || k.namespace == namespace);
             let objects = if version == newest {
-                s.store.list(resource, namespace).map(|(k, o)| (k.clone(), Arc::clone(o))).collect()
+                s.store
+                    .list(resource, namespace)
+                    .map(|(k, o)| (k.clone(), Arc::clone(o)))
+                    .collect()
             } else {
-                s.store.objects_at(version).into_iter().filter(|(k, _)| here(k)).collect()
+                s.store
+                    .objects_at(version)
+                    .into_iter()
+                    .filter(|(k, _)| here(k))
+                    .collect()
             };
             Ok((version, objects))
         })
