@@ -66,10 +66,11 @@ these rules. `delete` never stands without a uid as precondition in the code.
 - apiGroups: [policy]
   resources: [poddisruptionbudgets]
   verbs: [get, list, watch, create, patch, delete]
-# Pods are made by the StatefulSet; the operator deletes outdated ones, one at a time. Claims are only looked at.
+# Pods are made by the StatefulSet; the operator deletes outdated ones, one at a time, and labels them with their role.
+# Claims are only looked at.
 - apiGroups: [""]
   resources: [pods]
-  verbs: [list, watch, delete]
+  verbs: [list, watch, patch, delete]
 - apiGroups: [""]
   resources: [persistentvolumeclaims]
   verbs: [list, watch]

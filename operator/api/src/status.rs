@@ -1,8 +1,8 @@
 //! `MySQLCluster` status (decision B3): what a DBA reads, and what the failover rules remember.
 //!
 //! It has one writer, the operator, which replaces it with `PUT` and the resourceVersion that it read: every write is a
-//! compare-and-set. The fields `epoch`, `owner`, `election`, `primary`, `baseline`, `members` and `acksRequired` are the
-//! rules' memory (docs/failover.md); the others can be derived again at any time.
+//! compare-and-set. The fields `epoch`, `owner`, `election`, `primary`, `baseline`, `members`, `acksRequired`, `rebuilds`
+//! and `fences` are the rules' memory (docs/failover.md); the others can be derived again at any time, or are for people.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, MicroTime};
 use schemars::JsonSchema;
@@ -68,6 +68,16 @@ pub struct MySQLClusterStatus {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rebuilds: Vec<Rebuild>,
 
+    /// Instances that a person keeps out of the cluster until they are let in again: recorded before they are fenced.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub fences: Vec<Fence>,
+    /// The newest request of a person (annotation `mysql.mainstay.dev/request`), and what became of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub request: Option<Request>,
+    /// The last promotion for which a person accepted that acknowledged writes may be lost.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub data_loss: Option<DataLoss>,
+
     /// The instances, in order of their ordinals.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub instances: Vec<InstanceStatus>,
@@ -119,6 +129,9 @@ pub struct Election {
     /// When this phase was entered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<MicroTime>,
+    /// While electing: when the first of the elections in a row began, since when no writes are accepted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub began: Option<MicroTime>,
 }
 
 /// Whether a primary is recorded as open.
@@ -177,6 +190,15 @@ pub struct InstanceStatus {
     pub node: Option<String>,
     /// Whether it may serve reads.
     pub ready: bool,
+    /// Since when the operator does not hear it; absent while it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unreachable_since: Option<MicroTime>,
+    /// Transactions that it has and the primary neither has nor wrote: it is rebuilt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub errant: Option<String>,
+    /// What it has, while a primary is elected and it is fenced: nothing can be added to it then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holds: Option<String>,
 }
 
 /// Role of an instance.
@@ -187,6 +209,17 @@ pub enum Role {
     Primary,
     /// Follows the primary.
     Replica,
+}
+
+impl Role {
+    /// The role as it is written in status and on a label.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Primary => "primary",
+            Self::Replica => "replica",
+        }
+    }
 }
 
 /// The replacement of a data directory by a clone.
@@ -205,6 +238,75 @@ pub struct Rebuild {
     pub reason: String,
 }
 
+/// An instance that a person keeps out of the cluster: read-only, without a source, behind no Service.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Fence {
+    /// Name of the instance, whatever its data directory.
+    pub instance: String,
+    /// When it was recorded.
+    pub since: MicroTime,
+}
+
+/// A request of a person, and what became of it. Each is carried out once: its `id` is compared with this one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Request {
+    /// The id in the annotation.
+    pub id: String,
+    /// What was asked for: `promote`, `fence`, `unfence`; empty when the annotation could not be read.
+    pub verb: String,
+    /// The instance it is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instance: Option<String>,
+    /// The person accepts that acknowledged writes may be lost.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub accept_data_loss: bool,
+    /// How far it is.
+    pub result: RequestResult,
+    /// Why it was refused or failed, or what it led to.
+    pub message: String,
+    /// When the operator answered it.
+    pub at: MicroTime,
+    /// When it is given up, while it runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<MicroTime>,
+}
+
+/// How far a request is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum RequestResult {
+    /// Nothing was done; the message says why.
+    Refused,
+    /// It was accepted and recorded, and is carried out.
+    Running,
+    /// It was carried out.
+    Done,
+    /// It was begun and did not succeed; the message says why, and what is so now.
+    Failed,
+}
+
+/// A promotion for which a person accepted that acknowledged writes may be lost.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DataLoss {
+    /// When the promotion was recorded.
+    pub at: MicroTime,
+    /// Epoch of the reign that it began.
+    pub epoch: i64,
+    /// The instance that was promoted.
+    pub instance: String,
+    /// server_uuid of the primary that was given up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_uuid: Option<String>,
+    /// Transactions that are known to be missing. It grows when an instance that was not heard comes back with more.
+    pub missing: String,
+    /// Instances that were not heard: what they alone had is lost, too.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unheard: Vec<String>,
+}
+
 /// A change of primary.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -221,9 +323,36 @@ pub struct LastChange {
     pub began: Option<MicroTime>,
     /// When it was recorded.
     pub at: MicroTime,
-    /// From the beginning of the election to the opening, in milliseconds.
+    /// From the beginning of the election until the new primary was open and routed to, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub writes_blocked_ms: Option<i64>,
+    /// How that time was spent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phases: Option<Phases>,
+}
+
+/// How the time without writes was spent, in milliseconds. What this operator process did not see is not in here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Phases {
+    /// Recording the election and fencing the old primary; in a failover everybody who can be reached.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fence_ms: Option<i64>,
+    /// The candidate of a switchover receives what the old primary has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub catch_up_ms: Option<i64>,
+    /// The winner applies its relay log, and enough others follow it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attach_ms: Option<i64>,
+    /// The new primary is written to status.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub record_ms: Option<i64>,
+    /// It is opened for writes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub open_ms: Option<i64>,
+    /// The Service is pointed to it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub route_ms: Option<i64>,
 }
 
 /// Why the primary changed.

@@ -8,6 +8,7 @@ use kube::core::{ApiResource, DynamicObject};
 use kube::{Client, Resource};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use crate::class::{Failure, failure, is_not_found};
 use crate::metrics::Metrics;
@@ -24,6 +25,7 @@ enum Verb {
     Get,
     Create,
     Apply,
+    Patch,
     Update,
     Delete,
 }
@@ -34,6 +36,7 @@ impl Verb {
             Self::Get => "get",
             Self::Create => "create",
             Self::Apply => "apply",
+            Self::Patch => "patch",
             Self::Update => "update",
             Self::Delete => "delete",
         }
@@ -42,7 +45,7 @@ impl Verb {
     /// A second arrival does no harm: it changes nothing, or its precondition refuses it.
     const fn repeatable(self) -> bool {
         match self {
-            Self::Get | Self::Apply | Self::Update | Self::Delete => true,
+            Self::Get | Self::Apply | Self::Patch | Self::Update | Self::Delete => true,
             Self::Create => false,
         }
     }
@@ -178,6 +181,18 @@ where
         let patch = Patch::Apply(serde_json::to_value(object).map_err(kube::Error::SerdeError)?);
         self.requests
             .call(Verb::Apply, &self.kind, || self.api.patch(name, &params, &patch))
+            .await
+    }
+
+    /// Merge patch; a conflict if it names a uid or resourceVersion that is another one now.
+    pub(crate) async fn merge(&self, name: &str, patch: &Value) -> Result<K, kube::Error> {
+        let params = PatchParams {
+            field_manager: Some(FIELD_MANAGER.to_owned()),
+            ..PatchParams::default()
+        };
+        let patch = Patch::Merge(patch);
+        self.requests
+            .call(Verb::Patch, &self.kind, || self.api.patch(name, &params, &patch))
             .await
     }
 

@@ -78,6 +78,8 @@ fn action(action: &Action) -> String {
     match action {
         Action::Apply(desired) => format!("apply {:?}/{}", desired.key.kind, desired.key.name),
         Action::GeneratePasswords { secret, .. } => format!("passwords {secret}"),
+        Action::OwnSecret { secret, owned } => format!("own {secret}: {owned}"),
+        Action::LabelPod { instance, role, .. } => format!("label {instance} {}", role.unwrap_or("none")),
         Action::CreateCa { .. } => "CA".to_owned(),
         Action::IssueServerCertificate { .. } => "server certificate".to_owned(),
         Action::WriteClientCa => "client CAs".to_owned(),

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::{ContainerStatus, Event, PersistentVolumeClaim, 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::DynamicObject;
 use mainstay_core::build::MYSQL_CONTAINER;
-use mainstay_core::names::{ANNOTATION_TEMPLATE, CLAIM_TEMPLATE, LABEL_CLUSTER};
+use mainstay_core::names::{ANNOTATION_TEMPLATE, CLAIM_TEMPLATE, LABEL_CLUSTER, LABEL_ROLE};
 use mainstay_core::observed::{ClaimView, PodView, Warning};
 
 use crate::index::{ClusterName, Entry, Version};
@@ -104,6 +104,7 @@ pub(crate) fn pod(pod: &Pod) -> Option<Entry<PodView>> {
             .and_then(|c| c.image.clone()),
         trouble: trouble(pod),
         restarts: container.map_or(0, |c| c.restart_count),
+        role: labels.and_then(|l| l.get(LABEL_ROLE)).cloned(),
     };
     Some(Entry {
         cluster,

@@ -31,6 +31,22 @@ pub enum Action {
         /// Whether the Secret is deleted with the cluster: only when its claims are.
         owned: bool,
     },
+    /// Let a Secret be deleted with the cluster, or outlive it, as `deletionPolicy` says now.
+    OwnSecret {
+        /// Name of the Secret.
+        secret: String,
+        /// Whether it is deleted with the cluster.
+        owned: bool,
+    },
+    /// Label a pod with its instance and role, with its uid as precondition. For people; no decision reads it.
+    LabelPod {
+        /// The pod.
+        instance: InstanceName,
+        /// Its uid.
+        uid: String,
+        /// Value of [`LABEL_ROLE`](crate::names::LABEL_ROLE); `None` takes the label away.
+        role: Option<&'static str>,
+    },
     /// Create the cluster's CA (Secret `<cluster>-ca`) if there is none.
     CreateCa {
         /// Whether the Secret is deleted with the cluster.

@@ -62,6 +62,8 @@ pub fn check(subject: &Subject<'_>, observed: &Observed, plan: &Plan, now: Times
             }
             Action::Apply(desired) => checker.apply(desired, &mut violations),
             Action::GeneratePasswords { .. }
+            | Action::OwnSecret { .. }
+            | Action::LabelPod { .. }
             | Action::CreateCa { .. }
             | Action::IssueServerCertificate { .. }
             | Action::WriteClientCa => {}

@@ -332,6 +332,8 @@ pub struct PodView {
     pub trouble: Option<String>,
     /// Restarts of the mysql container.
     pub restarts: i32,
+    /// Its role label: compared with what it should be, and never believed.
+    pub role: Option<String>,
 }
 
 /// A claim, as far as decisions need it.

@@ -4,12 +4,13 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use mainstay_api::status::Role;
 
 use crate::GtidSet;
 use crate::action::Endpoint;
 use crate::layout::PORT_ADMIN;
 use crate::observed::{InstanceObserved, InstanceReport, Mysqld, Observed, Reach};
-use crate::rules::{MemberId, PrimaryRef, Rules};
+use crate::rules::{InstanceName, MemberId, PrimaryRef, Rules};
 use crate::subject::Subject;
 use crate::timing::Timing;
 
@@ -120,6 +121,16 @@ impl<'a> View<'a> {
     /// The recorded primary's instance, if it is heard in the recorded incarnation.
     pub(crate) fn primary(&self) -> Option<Seen<'a>> {
         self.find(&self.rules.primary.as_ref()?.id)
+    }
+
+    /// What status says the instance of that name is, whatever its incarnation; `None` for one that is not compared yet.
+    pub(crate) fn role(&self, name: &InstanceName) -> Option<Role> {
+        let primary = self.rules.primary.as_ref();
+        if primary.is_some_and(|primary| &primary.id.instance == name) {
+            return Some(Role::Primary);
+        }
+        let mut members = self.rules.members.iter();
+        members.any(|member| &member.instance == name).then_some(Role::Replica)
     }
 
     /// It is the recorded primary.

@@ -34,7 +34,9 @@ pub(crate) struct RenderError {
 /// The my.cnf with which mysqld is started.
 pub(crate) fn render(config: &Config) -> Result<String, RenderError> {
     let mut text = String::from("# Written by the instance manager at each start of mysqld.\n");
-    DEFAULTS.iter().for_each(|line| push(&mut text, line));
+    for line in DEFAULTS {
+        push(&mut text, line);
+    }
     push(&mut text, &format!("!include {}", config.paths.config_file.display()));
     push_own(&mut text, config)?;
     Ok(text)
@@ -45,7 +47,9 @@ pub(crate) fn render(config: &Config) -> Result<String, RenderError> {
 /// each option of the cluster may be unknown here. A mistake is found when the server is started.
 pub(crate) fn render_initialise(config: &Config, cluster: &str) -> Result<String, RenderError> {
     let mut text = String::from("# Written by the instance manager to make a data directory.\n");
-    DEFAULTS.iter().for_each(|line| push(&mut text, line));
+    for line in DEFAULTS {
+        push(&mut text, line);
+    }
     for line in cluster.lines() {
         let name = line.trim_start();
         let is_option = name.starts_with(|c: char| c.is_ascii_alphabetic()) && !name.starts_with("loose");

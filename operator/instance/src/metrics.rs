@@ -30,170 +30,138 @@ fn registry(shared: &Shared) -> Result<Registry, prometheus::Error> {
     let process = shared.process();
     let status = shared.watch_status().borrow().clone();
     let server = shared.last_state();
-    integer(&registry, "up", "mysqld answers", u64::from(server.is_some()))?;
-    integer(
-        &registry,
-        "failed",
-        "mysqld does not start",
-        u64::from(process.phase == Mysqld::Failed),
-    )?;
-    integer(
-        &registry,
-        "restarts",
-        "Restarts of mysqld since its manager began",
-        process.restarts.into(),
-    )?;
     let disk = status.disk.unwrap_or_default();
-    integer(
-        &registry,
-        "disk_used_bytes",
-        "Bytes used on the data volume",
-        disk.used_bytes,
-    )?;
-    integer(
-        &registry,
-        "disk_size_bytes",
-        "Bytes of the data volume",
-        disk.size_bytes,
-    )?;
     let epoch = status.persisted.as_ref().map_or(0, |persisted| persisted.epoch);
-    integer(&registry, "epoch", "Epoch of the newest command", epoch)?;
+    integers(
+        &registry,
+        &[
+            ("up", "mysqld answers", u64::from(server.is_some())),
+            (
+                "failed",
+                "mysqld does not start",
+                u64::from(process.phase == Mysqld::Failed),
+            ),
+            (
+                "restarts",
+                "Restarts of mysqld since its manager began",
+                process.restarts.into(),
+            ),
+            ("disk_used_bytes", "Bytes used on the data volume", disk.used_bytes),
+            ("disk_size_bytes", "Bytes of the data volume", disk.size_bytes),
+            ("epoch", "Epoch of the newest command", epoch),
+        ],
+    )?;
     if let Some(server) = server {
         of_server(&registry, &server)?;
+        of_channel(&registry, &server)?;
     }
     Ok(registry)
 }
 
 fn of_server(registry: &Registry, server: &ServerState) -> Result<(), prometheus::Error> {
-    let counters = server.counters;
-    integer(
+    let (counters, semi_sync) = (server.counters, server.semi_sync);
+    let (connected, running) = (counters.threads_connected.into(), counters.threads_running.into());
+    integers(
         registry,
-        "read_only",
-        "super_read_only is on",
-        u64::from(server.super_read_only),
-    )?;
-    integer(
-        registry,
-        "uptime_seconds",
-        "Seconds since mysqld started",
-        counters.uptime,
-    )?;
-    integer(registry, "queries", "Statements since mysqld started", counters.queries)?;
-    integer(
-        registry,
-        "slow_queries",
-        "Slow statements since mysqld started",
-        counters.slow_queries,
-    )?;
-    integer(
-        registry,
-        "threads_connected",
-        "Connections",
-        counters.threads_connected.into(),
-    )?;
-    integer(
-        registry,
-        "threads_running",
-        "Connections that work",
-        counters.threads_running.into(),
-    )?;
-    integer(
-        registry,
-        "max_connections",
-        "Connections allowed",
-        server.max_connections.into(),
-    )?;
-    integer(
-        registry,
-        "aborted_connects",
-        "Failed logins since mysqld started",
-        counters.aborted_connects,
-    )?;
-    integer(
-        registry,
-        "bytes_received",
-        "Bytes from clients since mysqld started",
-        counters.bytes_received,
-    )?;
-    integer(
-        registry,
-        "bytes_sent",
-        "Bytes to clients since mysqld started",
-        counters.bytes_sent,
-    )?;
-    let semi_sync = server.semi_sync;
-    integer(
-        registry,
-        "semi_sync_on",
-        "Commits wait for acknowledgements",
-        u64::from(semi_sync.on),
-    )?;
-    integer(
-        registry,
-        "semi_sync_clients",
-        "Connected semi-synchronous replicas",
-        semi_sync.clients.into(),
-    )?;
-    integer(
-        registry,
-        "semi_sync_wait_for",
-        "Acknowledgements that a commit needs",
-        semi_sync.wait_for.into(),
-    )?;
-    integer(
-        registry,
-        "semi_sync_waiters",
-        "Sessions that wait for an acknowledgement",
-        semi_sync.waiters.into(),
-    )?;
-    integer(
-        registry,
-        "semi_sync_acknowledged",
-        "Acknowledged commits since mysqld started",
-        counters.acknowledged,
-    )?;
+        &[
+            ("read_only", "super_read_only is on", u64::from(server.super_read_only)),
+            ("uptime_seconds", "Seconds since mysqld started", counters.uptime),
+            ("queries", "Statements since mysqld started", counters.queries),
+            (
+                "slow_queries",
+                "Slow statements since mysqld started",
+                counters.slow_queries,
+            ),
+            ("threads_connected", "Connections", connected),
+            ("threads_running", "Connections that work", running),
+            ("max_connections", "Connections allowed", server.max_connections.into()),
+            (
+                "aborted_connects",
+                "Failed logins since mysqld started",
+                counters.aborted_connects,
+            ),
+            (
+                "bytes_received",
+                "Bytes from clients since mysqld started",
+                counters.bytes_received,
+            ),
+            (
+                "bytes_sent",
+                "Bytes to clients since mysqld started",
+                counters.bytes_sent,
+            ),
+            (
+                "semi_sync_on",
+                "Commits wait for acknowledgements",
+                u64::from(semi_sync.on),
+            ),
+            (
+                "semi_sync_clients",
+                "Connected semi-synchronous replicas",
+                semi_sync.clients.into(),
+            ),
+            (
+                "semi_sync_wait_for",
+                "Acknowledgements that a commit needs",
+                semi_sync.wait_for.into(),
+            ),
+            (
+                "semi_sync_waiters",
+                "Sessions that wait for an acknowledgement",
+                semi_sync.waiters.into(),
+            ),
+            (
+                "semi_sync_acknowledged",
+                "Acknowledged commits since mysqld started",
+                counters.acknowledged,
+            ),
+        ],
+    )
+}
+
+fn of_channel(registry: &Registry, server: &ServerState) -> Result<(), prometheus::Error> {
     let Some(channel) = &server.channel else { return Ok(()) };
     let receiving = channel.receiver == mainstay_mysql::Receiver::On;
-    integer(
+    integers(
         registry,
-        "receiver_running",
-        "The receiver is connected",
-        u64::from(receiving),
-    )?;
-    integer(
-        registry,
-        "applier_running",
-        "The applier runs",
-        u64::from(channel.applier_running),
+        &[
+            ("receiver_running", "The receiver is connected", u64::from(receiving)),
+            (
+                "applier_running",
+                "The applier runs",
+                u64::from(channel.applier_running),
+            ),
+        ],
     )?;
     // Unknown is not zero: the series is missing then.
-    if let Some(lag) = server.lag() {
-        real(
-            registry,
+    let durations = [
+        (
             "replication_lag_seconds",
             "From commit on the source to apply here",
-            lag.as_secs_f64(),
-        )?;
-    }
-    if let Some(age) = channel.last_heard {
-        real(
-            registry,
+            server.lag(),
+        ),
+        (
             "replication_last_heard_seconds",
             "Since the source was last heard",
-            age.as_secs_f64(),
-        )?;
+            channel.last_heard,
+        ),
+    ];
+    for (name, help, value) in durations {
+        if let Some(value) = value {
+            let gauge = Gauge::with_opts(Opts::new(name, help))?;
+            gauge.set(value.as_secs_f64());
+            registry.register(Box::new(gauge))?;
+        }
     }
     Ok(())
 }
 
-fn integer(registry: &Registry, name: &str, help: &str, value: u64) -> Result<(), prometheus::Error> {
-    let gauge = IntGauge::with_opts(Opts::new(name, help))?;
-    gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
-    registry.register(Box::new(gauge))
-}
-
-fn real(registry: &Registry, name: &str, help: &str, value: f64) -> Result<(), prometheus::Error> {
-    let gauge = Gauge::with_opts(Opts::new(name, help))?;
-    gauge.set(value);
-    registry.register(Box::new(gauge))
+/// Name, help and value.
+fn integers(registry: &Registry, gauges: &[(&str, &str, u64)]) -> Result<(), prometheus::Error> {
+    for (name, help, value) in gauges {
+        let gauge = IntGauge::with_opts(Opts::new(*name, *help))?;
+        gauge.set(i64::try_from(*value).unwrap_or(i64::MAX));
+        registry.register(Box::new(gauge))?;
+    }
+    Ok(())
 }

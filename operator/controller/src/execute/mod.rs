@@ -4,6 +4,7 @@ mod apply;
 mod certificates;
 mod commands;
 mod delete;
+mod label;
 mod passwords;
 mod record;
 
@@ -151,6 +152,8 @@ impl<'a> Executor<'a> {
                     fixed,
                     owned,
                 } => self.generate_passwords(&secret, &keys, &fixed, owned).await,
+                Action::OwnSecret { secret, owned } => self.own(&secret, owned).await,
+                Action::LabelPod { instance, uid, role } => self.label_pod(&instance, &uid, role).await,
                 Action::CreateCa { owned } => self.create_ca(owned).await,
                 Action::IssueServerCertificate { dns_names, lifetime } => {
                     self.issue_server_certificate(&dns_names, lifetime).await

@@ -98,6 +98,19 @@ impl Executor<'_> {
         }
     }
 
+    /// Lets an existing Secret be deleted with the cluster, or outlive it.
+    pub(super) async fn own(&self, name: &str, owned: bool) -> Result<(), ExecuteError> {
+        let attempt = format!("change who owns Secret {name}");
+        let Some(existing) = self.own_secret(name, &attempt).await? else {
+            return Ok(());
+        };
+        let mut secret = existing.clone();
+        let owners = secret.metadata.owner_references.get_or_insert_default();
+        owners.retain(|owner| owner.controller != Some(true));
+        owners.extend(owned.then(|| self.owner_reference()).flatten());
+        self.write_secret(Some(&existing), secret, &attempt).await
+    }
+
     /// A new Secret of this cluster. One that is not owned outlives the cluster, as its claims do.
     pub(super) fn new_secret(&self, name: &str, owned: bool) -> Secret {
         let mut secret = secret_data::named(&self.cluster.namespace, name);
@@ -133,10 +146,10 @@ impl Executor<'_> {
 
 /// Connection URI of what the Secret holds. Only the password is secret, and it needs no escapes.
 fn uri(secret: &Secret) -> Option<SecretString> {
-    let part = |key| secret_data::text(secret, key);
-    let (account, server, port) = (part("username")?, part("host")?, part("port")?);
+    let value = |key| secret_data::text(secret, key);
+    let (account, server, port) = (value("username")?, value("host")?, value("port")?);
     let password = secret_data::secret(secret, "password")?;
-    let database = part("database").unwrap_or_default();
+    let database = value("database").unwrap_or_default();
     let (account, database) = (escape(&account), escape(&database));
     Some(
         format!(

@@ -11,6 +11,7 @@ mod draft;
 mod election;
 mod goal;
 mod join;
+mod labels;
 mod leave;
 mod list;
 mod objects;
@@ -84,6 +85,7 @@ pub fn plan(subject: &Subject<'_>, observed: &Observed, analysis: &Analysis, now
             routing::plan(&view, &mut draft);
             build(subject, observed, analysis, now, &mut draft);
             roll::plan(&view, &mut draft);
+            labels::plan(&view, &mut draft);
             draft.finish(Some(&view))
         }
     }

@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::action::Action;
 use crate::layout::{PORT_MYSQL, SYSTEM_ACCOUNTS};
-use crate::observed::{CertificateView, ObjectKey, ObjectKind, Observed};
+use crate::observed::{CertificateView, ObjectKey, ObjectKind, ObjectView, Observed};
 use crate::plan::draft::Draft;
 use crate::subject::Subject;
 use crate::validate::ValidatedCluster;
@@ -112,7 +112,35 @@ pub(crate) fn plan(subject: &Subject<'_>, observed: &Observed, building: bool, n
             }
         }
     }
+    if let Ok(spec) = subject.spec {
+        ownership(subject, observed, spec, draft);
+    }
     certificates(subject, observed, now, draft);
+}
+
+/// Secrets without which kept data is useless are deleted with the cluster only if the data is, as the policy says now.
+fn ownership(subject: &Subject<'_>, observed: &Observed, spec: &ValidatedCluster, draft: &mut Draft) {
+    let names = subject.names();
+    let owned = spec.deletes_data();
+    let kept = wanted(subject, Some(spec)).into_iter().map(|secret| secret.name);
+    for secret in kept.chain([names.ca_secret()]) {
+        let key = ObjectKey {
+            kind: ObjectKind::Secret,
+            name: secret,
+        };
+        let other = |view: &ObjectView| view.ours && is_owned(view) != owned;
+        if observed.objects.get(&key).is_some_and(other) {
+            let secret = key.name;
+            draft.push(Action::OwnSecret { secret, owned });
+        }
+    }
+}
+
+/// It is deleted with its cluster.
+fn is_owned(view: &ObjectView) -> bool {
+    let owners = view.value.pointer("/metadata/ownerReferences");
+    let mut owners = owners.and_then(serde_json::Value::as_array).into_iter().flatten();
+    owners.any(|owner| owner.get("controller") == Some(&serde_json::Value::Bool(true)))
 }
 
 /// Nobody else's Secret has that name.

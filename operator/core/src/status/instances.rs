@@ -1,11 +1,10 @@
 //! What is told of each instance.
 
 use mainstay_api::MySQLClusterStatus;
-use mainstay_api::status::{InstanceStatus, Role};
+use mainstay_api::status::InstanceStatus;
 
 use crate::observed::{InstanceObserved, Observed};
 use crate::plan;
-use crate::rules::InstanceName;
 use crate::subject::Subject;
 use crate::view::{Seen, View};
 
@@ -34,28 +33,12 @@ fn one(instance: &InstanceObserved, view: Option<&View<'_>>, previous: &MySQLClu
     };
     InstanceStatus {
         name: instance.name.0.clone(),
-        role: view.and_then(|view| role(view, &instance.name)),
+        role: view.and_then(|view| view.role(&instance.name)),
         incarnation: said(report.map(|r| &r.incarnation.0), before.map(|b| &b.incarnation)),
         version: said(report.map(|r| &r.version), before.map(|b| &b.version)),
         node: instance.pod.as_ref().and_then(|pod| pod.node.clone()),
         ready: view.is_some_and(|view| ready(view, instance, before.is_some_and(|before| before.ready))),
     }
-}
-
-fn role(view: &View<'_>, name: &InstanceName) -> Option<Role> {
-    if view
-        .rules
-        .primary
-        .as_ref()
-        .is_some_and(|primary| &primary.id.instance == name)
-    {
-        return Some(Role::Primary);
-    }
-    view.rules
-        .members
-        .iter()
-        .any(|member| &member.instance == name)
-        .then_some(Role::Replica)
 }
 
 /// It may serve reads; of one that is not heard for a moment, what was true before.

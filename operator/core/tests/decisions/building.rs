@@ -5,8 +5,9 @@ use std::time::Duration;
 use crate::states::{Instance, State, electing, fresh, healthy, members_but, name, now};
 use crate::world::World;
 use jiff::SignedDuration;
+use mainstay_api::cluster::DeletionPolicy;
 use mainstay_core::action::Action;
-use mainstay_core::observed::{Mysqld, ObjectKey, ObjectKind, Observed};
+use mainstay_core::observed::{InstanceObserved, Mysqld, ObjectKey, ObjectKind, ObjectView, Observed};
 use mainstay_core::rules::{Change, ChangeKind, Phase};
 use serde_json::json;
 
@@ -112,6 +113,65 @@ fn passwords_are_never_made_anew_under_data() {
         .retain(|key| key != "uri");
     let plan = world.plan_of(&observed);
     assert!(matches!(&plan.actions[..], [Action::GeneratePasswords { secret, .. }] if secret == "shop-root"));
+}
+
+#[test]
+fn secrets_follow_the_deletion_policy() {
+    let mut world = World::new(4, 3);
+    world.settle(MINUTE);
+    let secret = |observed: &mut Observed, name: &str, owners: serde_json::Value| {
+        let key = ObjectKey {
+            kind: ObjectKind::Secret,
+            name: name.to_owned(),
+        };
+        let view = ObjectView {
+            uid: "u".to_owned(),
+            resource_version: "1".to_owned(),
+            ours: true,
+            value: json!({"metadata": {"name": name, "ownerReferences": owners}}),
+            contested: false,
+        };
+        observed.objects.insert(key, view);
+    };
+    let changes = |world: &World, owners: &serde_json::Value| -> Vec<(String, bool)> {
+        let mut observed = world.observe(0);
+        for name in ["shop-system", "shop-root", "shop-ca", "shop-server-tls"] {
+            secret(&mut observed, name, owners.clone());
+        }
+        let actions = world.plan_of(&observed).actions;
+        let change = |action: Action| match action {
+            Action::OwnSecret { secret, owned } => Some((secret, owned)),
+            _ => None,
+        };
+        actions.into_iter().filter_map(change).collect()
+    };
+    let (nobody, cluster) = (json!([]), json!([{"uid": "uid-shop", "controller": true}]));
+    let all = |owned| ["shop-system", "shop-root", "shop-ca"].map(|name| (name.to_owned(), owned));
+    assert_eq!(changes(&world, &nobody), []);
+    assert_eq!(changes(&world, &cluster), all(false), "kept data needs its passwords");
+    world.change_spec(|cluster| cluster.spec.deletion_policy = Some(DeletionPolicy::Delete));
+    assert_eq!(changes(&world, &cluster), []);
+    assert_eq!(changes(&world, &nobody), all(true), "deleted data leaves no passwords");
+}
+
+#[test]
+fn pods_are_labelled_with_their_role_and_once() {
+    let mut world = World::new(8, 3);
+    world.settle(MINUTE);
+    let roles = |world: &World| -> Vec<Option<String>> {
+        let pod = |instance: &InstanceObserved| instance.pod.as_ref().and_then(|pod| pod.role.clone());
+        world.observe(0).instances.iter().map(pod).collect()
+    };
+    let (primary, replica) = (Some("primary".to_owned()), Some("replica".to_owned()));
+    assert_eq!(roles(&world), [primary.clone(), replica.clone(), replica.clone()]);
+    world.crash(0, Duration::from_secs(30));
+    world.until("another primary", Duration::from_secs(20), |w| {
+        w.open_primary().is_some_and(|p| p != 0)
+    });
+    let opened = world.open_primary().unwrap();
+    world.settle(MINUTE);
+    assert_eq!(roles(&world)[opened], primary);
+    assert_eq!(roles(&world).iter().filter(|role| **role == replica).count(), 2);
 }
 
 #[test]

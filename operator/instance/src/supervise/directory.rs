@@ -38,7 +38,7 @@ impl Supervisor {
                 )));
             }
             (Stage::Ready | Stage::Cloned, false) => {
-                tracing::error!("the data directory is gone: an empty one is made")
+                tracing::error!("the data directory is gone: an empty one is made");
             }
             (Stage::Cloning, _) => {
                 tracing::warn!("a clone was interrupted: what it left is deleted");

@@ -243,6 +243,7 @@ fn pod(ordinal: usize) -> PodView {
         image: None,
         trouble: None,
         restarts: 0,
+        role: Some(if ordinal == 0 { "primary" } else { "replica" }.to_owned()),
     }
 }
 

@@ -41,6 +41,7 @@ impl World {
                     config_map: config_map.clone(),
                     deleting: None,
                     broken: false,
+                    role: None,
                 });
                 continue;
             }

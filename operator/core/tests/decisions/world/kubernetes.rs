@@ -81,7 +81,11 @@ impl Kubernetes {
                 self.writes += 1;
                 self.objects.remove(key);
             }
-            Action::Record(_) | Action::Command(_) | Action::DeletePod { .. } => {}
+            Action::OwnSecret { .. }
+            | Action::Record(_)
+            | Action::Command(_)
+            | Action::DeletePod { .. }
+            | Action::LabelPod { .. } => {}
         }
     }
 

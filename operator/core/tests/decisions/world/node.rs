@@ -139,6 +139,7 @@ pub(crate) struct Pod {
     pub(crate) deleting: Option<Timestamp>,
     /// It cannot start with this template.
     pub(crate) broken: bool,
+    pub(crate) role: Option<String>,
 }
 
 impl Node {

@@ -42,6 +42,7 @@ impl World {
                     image: None,
                     trouble: pod.broken.then(|| "mysql: CrashLoopBackOff".to_owned()),
                     restarts: 0,
+                    role: pod.role.clone(),
                 })
             });
             let claim = node.and_then(|node| node.volume.as_ref()).map(|_| ClaimView {
@@ -183,6 +184,13 @@ impl World {
                     pod.deleting = Some(end);
                 }
                 self.say(format!("delete {instance}"));
+                self.kubernetes.writes += 1;
+            }
+            Action::LabelPod { instance, uid, role } => {
+                let node = self.nodes.iter_mut().find(|node| &node.name == instance).unwrap();
+                if let Some(pod) = node.pod.as_mut().filter(|pod| &pod.uid == uid) {
+                    pod.role = role.map(str::to_owned);
+                }
                 self.kubernetes.writes += 1;
             }
             other => self.kubernetes.execute(other, self.now),
