@@ -144,6 +144,7 @@ async fn an_initialisation_that_is_cut_short_begins_again() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs the files of a MySQL image: MAINSTAY_TEST_MYSQL"]
+#[expect(clippy::too_many_lines, reason = "one life of one cluster, from top to bottom")]
 async fn three_instances_attach_open_and_acknowledge() {
     show_logs();
     let mut cluster = Cluster::start(3).await;
@@ -690,6 +691,7 @@ async fn f12_a_server_that_does_not_start_says_why() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs the files of a MySQL image: MAINSTAY_TEST_MYSQL"]
+#[expect(clippy::too_many_lines, reason = "one life of one cluster, from top to bottom")]
 async fn f11_no_edit_of_a_secret_locks_anybody_out() {
     show_logs();
     let mut cluster = Cluster::bootstrap(3).await;

@@ -45,14 +45,13 @@ async fn run(
 ) -> (Context, Execution, Vec<(String, Value)>) {
     let written: std::sync::Arc<Mutex<Vec<(String, Value)>>> = std::sync::Arc::default();
     let log = std::sync::Arc::clone(&written);
-    let fake = Fake::new(move |method, path, body| match method {
-        "GET" => object
-            .clone()
-            .map_or_else(|| Fake::failure(404), |object| (200, object)),
-        _ => {
-            log.lock().unwrap().push((format!("{method} {path}"), body));
-            write.clone()
+    let fake = Fake::new(move |method, path, body| {
+        if method == "GET" {
+            let found = object.clone();
+            return found.map_or_else(|| Fake::failure(404), |object| (200, object));
         }
+        log.lock().unwrap().push((format!("{method} {path}"), body));
+        write.clone()
     });
     let context = context(&fake);
     context.world.clusters.put(DeserializeGuard(Ok(cluster())));

@@ -451,10 +451,8 @@ impl Node {
                 last = Some(report);
             }
         };
-        match tokio::time::timeout(PATIENCE, search).await {
-            Ok(report) => report,
-            Err(_elapsed) => panic!("waited in vain until {what}; last: {last:#?}"),
-        }
+        let found = tokio::time::timeout(PATIENCE, search).await.ok();
+        found.unwrap_or_else(|| panic!("waited in vain until {what}; last: {last:#?}"))
     }
 
     /// Waits until everything of `set` is executed here.

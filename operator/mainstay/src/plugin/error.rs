@@ -67,6 +67,7 @@ fn others_sentence(others: &[String]) -> String {
     }
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "they are given to map_err")]
 impl PluginError {
     pub(crate) fn kubeconfig(error: KubeconfigError) -> Self {
         Self::Kubeconfig(chain(&error))
