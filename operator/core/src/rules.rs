@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::time::Duration;
 
 use jiff::Timestamp;
 
@@ -95,8 +96,24 @@ pub struct Rules {
     /// The newest rebuild of each instance: the intent is recorded before its data directory is replaced (rule 7), and
     /// kept to limit how often that happens.
     pub rebuilds: BTreeMap<InstanceName, Rebuild>,
+    /// While electing: when the first of the elections in a row began; no writes are accepted since then. For people.
+    pub began: Option<Timestamp>,
+    /// Instances that a person keeps out, since when: recorded before they are fenced.
+    pub fences: BTreeMap<InstanceName, Timestamp>,
+    /// The newest request of a person. One that runs and accepts a loss of data is what permits one (rule 10).
+    pub request: Option<Request>,
+    /// The last loss that a person accepted, for people.
+    pub data_loss: Option<DataLoss>,
     /// The last change of primary, for people; no rule reads it.
     pub last_change: Option<Change>,
+}
+
+impl Rules {
+    /// A person keeps this instance out.
+    #[must_use]
+    pub fn keeps_out(&self, instance: &InstanceName) -> bool {
+        self.fences.contains_key(instance)
+    }
 }
 
 /// What status holds of the rules.
@@ -139,8 +156,10 @@ pub struct Change {
     pub began: Timestamp,
     /// When the new primary was recorded.
     pub recorded: Timestamp,
-    /// When the new primary was seen to accept writes; absent until then.
+    /// When the new primary was seen to accept writes, and was routed to; absent until then.
     pub opened: Option<Timestamp>,
+    /// How the time in between was spent.
+    pub phases: Phases,
 }
 
 /// Why the primary changed.
@@ -152,4 +171,72 @@ pub enum ChangeKind {
     Failover,
     /// The primary was moved on purpose.
     Switchover,
+}
+
+/// How the time without writes was spent (status `lastChange.phases`); what was not seen is absent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Phases {
+    /// Recording the election and fencing.
+    pub fence: Option<Duration>,
+    /// The candidate of a switchover receives what the old primary has.
+    pub catch_up: Option<Duration>,
+    /// The winner applies its relay log, and enough others follow it.
+    pub attach: Option<Duration>,
+    /// The new primary is written to status.
+    pub record: Option<Duration>,
+    /// It is opened for writes.
+    pub open: Option<Duration>,
+    /// The Service is pointed to it.
+    pub route: Option<Duration>,
+}
+
+/// A request of a person (annotation `mysql.mainstay.dev/request`, decision B5), and what became of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Its id: each is carried out once.
+    pub id: String,
+    /// What was asked for, as it was written: one of another version is only remembered.
+    pub verb: String,
+    /// The instance it is about.
+    pub instance: Option<InstanceName>,
+    /// The person accepts that acknowledged writes may be lost.
+    pub accept_data_loss: bool,
+    /// How far it is.
+    pub state: RequestState,
+    /// Why, or what it led to.
+    pub message: String,
+    /// When it was answered.
+    pub at: Timestamp,
+    /// When it is given up, while it runs.
+    pub deadline: Option<Timestamp>,
+}
+
+/// How far a request is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RequestState {
+    /// Nothing was done.
+    Refused,
+    /// It was recorded, and is carried out.
+    Running,
+    /// It was carried out.
+    Done,
+    /// It was begun and did not succeed.
+    Failed,
+}
+
+/// A promotion for which a person accepted that acknowledged writes may be lost.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DataLoss {
+    /// When it was recorded.
+    pub at: Timestamp,
+    /// Epoch of the reign that it began.
+    pub epoch: u64,
+    /// Who was promoted.
+    pub instance: InstanceName,
+    /// server_uuid of the primary that was given up.
+    pub server_uuid: Option<String>,
+    /// What is known to be missing.
+    pub missing: GtidSet,
+    /// Who was not heard: what they alone had is lost, too.
+    pub unheard: BTreeSet<InstanceName>,
 }

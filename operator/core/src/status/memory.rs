@@ -3,20 +3,18 @@
 //! Reading is strict: a memory that is half read is worse than none. What is written is read back unchanged.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use mainstay_api::MySQLClusterStatus;
 use mainstay_api::status as api;
 
-use crate::rules::{
-    Change, ChangeKind, Incarnation, InstanceName, MemberId, Memory, OperatorId, Phase, PrimaryRef, Rebuild, Rules,
-};
+use super::people;
+use crate::rules::{Incarnation, InstanceName, MemberId, Memory, OperatorId, Phase, PrimaryRef, Rebuild, Rules};
 
 /// Why the memory cannot be read.
 #[derive(Debug, thiserror::Error)]
-enum ReadError {
+pub(super) enum ReadError {
     /// A field is not there.
     #[error("failed to read status.{0}: it is missing, though other fields of the rules' memory are there")]
     Missing(&'static str),
@@ -55,6 +53,7 @@ fn is_absent(status: &MySQLClusterStatus) -> bool {
         && status.baseline.is_none()
         && status.server_id_base.is_none()
         && status.rebuilds.is_empty()
+        && status.fences.is_empty()
 }
 
 fn read(status: &MySQLClusterStatus) -> Result<Rules, ReadError> {
@@ -81,7 +80,11 @@ fn read(status: &MySQLClusterStatus) -> Result<Rules, ReadError> {
         acks_required: number("acksRequired", status.acks_required)?,
         server_id_base: number("serverIdBase", status.server_id_base)?,
         rebuilds: status.rebuilds.iter().map(read_rebuild).collect(),
-        last_change: status.last_change.as_ref().map(read_change),
+        began: election.began.as_ref().map(|began| began.0),
+        fences: status.fences.iter().map(people::read_fence).collect(),
+        request: status.request.as_ref().map(people::read_request),
+        data_loss: status.data_loss.as_ref().map(people::read_loss).transpose()?,
+        last_change: status.last_change.as_ref().map(people::read_change),
     })
 }
 
@@ -121,24 +124,6 @@ fn read_rebuild(rebuild: &api::Rebuild) -> (InstanceName, Rebuild) {
     (InstanceName(rebuild.instance.clone()), value)
 }
 
-/// The last change is for people: what is not there is filled with what is nearest.
-fn read_change(change: &api::LastChange) -> Change {
-    let began = change.began.as_ref().map_or(change.at.0, |began| began.0);
-    let blocked = change.writes_blocked_ms.map(SignedDuration::from_millis);
-    Change {
-        kind: match change.kind {
-            api::ChangeKind::Bootstrap => ChangeKind::Bootstrap,
-            api::ChangeKind::Failover => ChangeKind::Failover,
-            api::ChangeKind::Switchover => ChangeKind::Switchover,
-        },
-        from: change.from.clone().map(InstanceName),
-        to: InstanceName(change.to.clone()),
-        began,
-        recorded: change.at.0,
-        opened: blocked.and_then(|blocked| began.checked_add(blocked).ok()),
-    }
-}
-
 fn member_id(member: &api::Member) -> MemberId {
     MemberId {
         instance: InstanceName(member.instance.clone()),
@@ -146,7 +131,7 @@ fn member_id(member: &api::Member) -> MemberId {
     }
 }
 
-fn number<T, U>(field: &'static str, value: Option<T>) -> Result<U, ReadError>
+pub(super) fn number<T, U>(field: &'static str, value: Option<T>) -> Result<U, ReadError>
 where
     U: TryFrom<T>,
     U::Error: std::fmt::Display,
@@ -158,7 +143,7 @@ fn time(field: &'static str, value: Option<&MicroTime>) -> Result<Timestamp, Rea
     value.map(|time| time.0).ok_or(ReadError::Missing(field))
 }
 
-fn invalid(field: &'static str, error: &impl std::fmt::Display) -> ReadError {
+pub(super) fn invalid(field: &'static str, error: &impl std::fmt::Display) -> ReadError {
     ReadError::Invalid {
         field,
         reason: error.to_string(),
@@ -191,7 +176,11 @@ pub fn record(previous: &MySQLClusterStatus, rules: &Rules) -> MySQLClusterStatu
         baseline: Some(rules.baseline.to_string()),
         server_id_base: Some(i64::from(rules.server_id_base)),
         rebuilds: rebuilds(&rules.rebuilds),
-        last_change: rules.last_change.as_ref().map(change),
+        fences: people::fences(&rules.fences),
+        // A request that was answered before there was a memory stays.
+        request: rules.request.as_ref().map(people::request).or_else(|| previous.request.clone()),
+        data_loss: rules.data_loss.as_ref().map(people::loss),
+        last_change: rules.last_change.as_ref().map(people::change),
         ..previous.clone()
     }
 }
@@ -205,6 +194,7 @@ fn election(rules: &Rules) -> api::Election {
         phase,
         preferred,
         since: Some(MicroTime(rules.phase_since)),
+        began: rules.began.map(MicroTime),
     }
 }
 
@@ -236,25 +226,6 @@ fn rebuilds(rebuilds: &BTreeMap<InstanceName, Rebuild>) -> Vec<api::Rebuild> {
     rebuilds.iter().map(write).collect()
 }
 
-fn change(change: &Change) -> api::LastChange {
-    let blocked = change
-        .opened
-        .map(|opened| Duration::try_from(opened.duration_since(change.began)));
-    api::LastChange {
-        kind: match change.kind {
-            ChangeKind::Bootstrap => api::ChangeKind::Bootstrap,
-            ChangeKind::Failover => api::ChangeKind::Failover,
-            ChangeKind::Switchover => api::ChangeKind::Switchover,
-        },
-        from: change.from.as_ref().map(|from| from.0.clone()),
-        to: change.to.0.clone(),
-        began: Some(MicroTime(change.began)),
-        at: MicroTime(change.recorded),
-        writes_blocked_ms: blocked
-            .map(|blocked| blocked.map_or(0, |blocked| i64::try_from(blocked.as_millis()).unwrap_or(i64::MAX))),
-    }
-}
-
-fn signed(number: u64) -> i64 {
+pub(super) fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
