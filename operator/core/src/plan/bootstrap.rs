@@ -102,6 +102,10 @@ fn first_election(subject: &Subject<'_>, observed: &Observed, ids: &[MemberId], 
         acks_required,
         server_id_base: subject.server_id_base(observed),
         rebuilds: BTreeMap::new(),
+        began: Some(moment(now)),
+        fences: BTreeMap::new(),
+        request: None,
+        data_loss: None,
         last_change: None,
     };
     let message = format!("all {} instances are new; the first primary is elected", ids.len());

@@ -24,6 +24,7 @@ pub(crate) fn begin(
         epoch: view.rules.epoch.saturating_add(1),
         phase: Phase::Electing { preferred },
         phase_since: moment(view.now),
+        began: Some(view.rules.began.unwrap_or_else(|| moment(view.now))),
         ..view.rules.clone()
     };
     draft.record(view, rules, reason, message);

@@ -6,7 +6,7 @@ use crate::action::{Application, Verb, VerbKind};
 use crate::plan::draft::Draft;
 use crate::plan::election::moment;
 use crate::plan::{election, rebuild, text};
-use crate::rules::{Change, ChangeKind, MemberId, Phase, PrimaryRef, Rules};
+use crate::rules::{Change, ChangeKind, MemberId, Phase, Phases, PrimaryRef, Rules};
 use crate::view::{Seen, View};
 
 /// Brings k followers behind the winner, then records it and opens it.
@@ -108,9 +108,10 @@ fn record(view: &View<'_>, winner: Seen<'_>, members: BTreeSet<MemberId>, draft:
         },
         from: old.map(|primary| primary.id.instance.clone()),
         to: winner.instance.name.clone(),
-        began: view.rules.phase_since,
+        began: view.rules.began.unwrap_or(view.rules.phase_since),
         recorded: now,
         opened: None,
+        phases: Phases::default(),
     };
     let rules = Rules {
         phase: Phase::Open,
@@ -123,6 +124,7 @@ fn record(view: &View<'_>, winner: Seen<'_>, members: BTreeSet<MemberId>, draft:
         }),
         baseline: winner.report.set(),
         members,
+        began: None,
         last_change: Some(change),
         ..view.rules.clone()
     };

@@ -118,6 +118,10 @@ fn resumed(
         acks_required: told.acks_required,
         server_id_base: subject.server_id_base(observed),
         rebuilds: rules.map_or_else(BTreeMap::new, |rules| rules.rebuilds.clone()),
+        began: Some(now),
+        fences: rules.map_or_else(BTreeMap::new, |rules| rules.fences.clone()),
+        request: rules.and_then(|rules| rules.request.clone()),
+        data_loss: rules.and_then(|rules| rules.data_loss.clone()),
         last_change: None,
     }
 }

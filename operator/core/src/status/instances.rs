@@ -1,10 +1,12 @@
 //! What is told of each instance.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use mainstay_api::MySQLClusterStatus;
 use mainstay_api::status::InstanceStatus;
 
 use crate::observed::{InstanceObserved, Observed};
-use crate::plan;
+use crate::plan::{self, moment};
+use crate::rules::Phase;
 use crate::subject::Subject;
 use crate::view::{Seen, View};
 
@@ -38,7 +40,37 @@ fn one(instance: &InstanceObserved, view: Option<&View<'_>>, previous: &MySQLClu
         version: said(report.map(|r| &r.version), before.map(|b| &b.version)),
         node: instance.pod.as_ref().and_then(|pod| pod.node.clone()),
         ready: view.is_some_and(|view| ready(view, instance, before.is_some_and(|before| before.ready))),
+        unreachable_since: unreachable_since(view, instance, before),
+        errant: view.and_then(|view| errant(view, instance)),
+        holds: view.and_then(|view| holds(view, instance)),
     }
+}
+
+/// Since when it is not heard, if that is no moment; what a former process found stays.
+fn unreachable_since(
+    view: Option<&View<'_>>,
+    instance: &InstanceObserved,
+    before: Option<&InstanceStatus>,
+) -> Option<MicroTime> {
+    let since = View::silent_since(instance)?;
+    let told = before.and_then(|before| before.unreachable_since.clone());
+    let long = view.is_some_and(|view| view.age(since) >= view.timing.silence);
+    told.or_else(|| long.then(|| MicroTime(moment(since))))
+}
+
+fn errant(view: &View<'_>, instance: &InstanceObserved) -> Option<String> {
+    let report = instance.report()?;
+    let seen = Seen { instance, report };
+    let open = view.open_primary().filter(|_| !view.is_primary(seen))?;
+    View::errant(seen, open).map(|errant| errant.to_string())
+}
+
+/// Its set, while it is fenced in an election: with these a person can judge what a promotion would lose.
+fn holds(view: &View<'_>, instance: &InstanceObserved) -> Option<String> {
+    let report = instance.report()?;
+    let seen = Seen { instance, report };
+    let electing = matches!(view.rules.phase, Phase::Electing { .. }) && view.rules.primary.is_some();
+    (electing && view.held(seen)).then(|| report.set().to_string())
 }
 
 /// It may serve reads; of one that is not heard for a moment, what was true before.

@@ -14,7 +14,7 @@ use crate::rules::{Incarnation, InstanceName, MemberId, Memory, OperatorId, Phas
 
 /// Why the memory cannot be read.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum ReadError {
+enum ReadError {
     /// A field is not there.
     #[error("failed to read status.{0}: it is missing, though other fields of the rules' memory are there")]
     Missing(&'static str),
@@ -83,7 +83,7 @@ fn read(status: &MySQLClusterStatus) -> Result<Rules, ReadError> {
         began: election.began.as_ref().map(|began| began.0),
         fences: status.fences.iter().map(people::read_fence).collect(),
         request: status.request.as_ref().map(people::read_request),
-        data_loss: status.data_loss.as_ref().map(people::read_loss).transpose()?,
+        data_loss: status.data_loss.as_ref().map(people::read_loss),
         last_change: status.last_change.as_ref().map(people::read_change),
     })
 }
@@ -131,7 +131,7 @@ fn member_id(member: &api::Member) -> MemberId {
     }
 }
 
-pub(super) fn number<T, U>(field: &'static str, value: Option<T>) -> Result<U, ReadError>
+fn number<T, U>(field: &'static str, value: Option<T>) -> Result<U, ReadError>
 where
     U: TryFrom<T>,
     U::Error: std::fmt::Display,
@@ -143,7 +143,7 @@ fn time(field: &'static str, value: Option<&MicroTime>) -> Result<Timestamp, Rea
     value.map(|time| time.0).ok_or(ReadError::Missing(field))
 }
 
-pub(super) fn invalid(field: &'static str, error: &impl std::fmt::Display) -> ReadError {
+fn invalid(field: &'static str, error: &impl std::fmt::Display) -> ReadError {
     ReadError::Invalid {
         field,
         reason: error.to_string(),
@@ -178,7 +178,11 @@ pub fn record(previous: &MySQLClusterStatus, rules: &Rules) -> MySQLClusterStatu
         rebuilds: rebuilds(&rules.rebuilds),
         fences: people::fences(&rules.fences),
         // A request that was answered before there was a memory stays.
-        request: rules.request.as_ref().map(people::request).or_else(|| previous.request.clone()),
+        request: rules
+            .request
+            .as_ref()
+            .map(people::request)
+            .or_else(|| previous.request.clone()),
         data_loss: rules.data_loss.as_ref().map(people::loss),
         last_change: rules.last_change.as_ref().map(people::change),
         ..previous.clone()

@@ -6,6 +6,7 @@
 mod conditions;
 mod instances;
 mod memory;
+mod people;
 
 use jiff::Timestamp;
 use mainstay_api::MySQLClusterStatus;

@@ -8,7 +8,7 @@ use jiff::SignedDuration;
 use mainstay_api::cluster::DeletionPolicy;
 use mainstay_core::action::Action;
 use mainstay_core::observed::{InstanceObserved, Mysqld, ObjectKey, ObjectKind, ObjectView, Observed};
-use mainstay_core::rules::{Change, ChangeKind, Phase};
+use mainstay_core::rules::{Change, ChangeKind, Phase, Phases};
 use serde_json::json;
 
 const MINUTE: Duration = Duration::from_mins(1);
@@ -338,6 +338,7 @@ fn reads_are_not_rerouted_around_a_change_of_primary() {
                 began: now() - SignedDuration::from_secs(2),
                 recorded: now() - SignedDuration::from_secs(2),
                 opened: opened.map(|ms| now() - SignedDuration::from_millis(ms)),
+                phases: Phases::default(),
             });
         })
     };

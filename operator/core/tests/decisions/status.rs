@@ -1,6 +1,7 @@
 //! `MySQLCluster.status`: the memory both ways, and what a DBA reads.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use crate::states::{Instance, State, electing, fresh, healthy, id, name, now, set, subject, uuid};
 use crate::world::random::Random;
@@ -10,7 +11,10 @@ use mainstay_api::MySQLClusterStatus;
 use mainstay_api::status::{Health, Phase as Shown};
 use mainstay_core::observed::{Mysqld, Warning};
 use mainstay_core::plan::plan;
-use mainstay_core::rules::{Change, ChangeKind, Incarnation, Memory, OperatorId, Phase, PrimaryRef, Rebuild, Rules};
+use mainstay_core::rules::{
+    Change, ChangeKind, DataLoss, Incarnation, Memory, OperatorId, Phase, Phases, PrimaryRef, Rebuild, Request,
+    RequestState, Rules,
+};
 use mainstay_core::status::{memory, record, status};
 use mainstay_core::subject::Subject;
 use mainstay_core::validate::SpecProblem;
@@ -61,6 +65,25 @@ fn kept(status: &MySQLClusterStatus) -> MySQLClusterStatus {
     serde_json::from_str(&serde_json::to_string(status).unwrap()).unwrap()
 }
 
+fn any_request(random: &mut Random) -> Request {
+    let states = [
+        RequestState::Refused,
+        RequestState::Running,
+        RequestState::Done,
+        RequestState::Failed,
+    ];
+    Request {
+        id: random.below(1000).to_string(),
+        verb: "promote".to_owned(),
+        instance: random.chance(80).then(|| name(1)),
+        accept_data_loss: random.chance(30),
+        state: *random.pick(&states).unwrap(),
+        message: "why".to_owned(),
+        at: now(),
+        deadline: random.chance(50).then(|| now() + SignedDuration::from_secs(5)),
+    }
+}
+
 fn any_rules(seed: u64) -> Rules {
     let mut random = Random::new(seed);
     let at = |random: &mut Random| {
@@ -108,6 +131,21 @@ fn any_rules(seed: u64) -> Rules {
         } else {
             BTreeMap::new()
         },
+        began: (electing && random.chance(70)).then(|| at(&mut random)),
+        fences: if random.chance(30) {
+            BTreeMap::from([(name(2), at(&mut random))])
+        } else {
+            BTreeMap::new()
+        },
+        request: random.chance(50).then(|| any_request(&mut random)),
+        data_loss: random.chance(30).then(|| DataLoss {
+            at: now(),
+            epoch: random.below(100),
+            instance: name(1),
+            server_uuid: random.chance(50).then(|| uuid(0)),
+            missing: set("a:7-9"),
+            unheard: [name(0), name(2)].into(),
+        }),
         last_change: random.chance(70).then(|| Change {
             kind: *random
                 .pick(&[ChangeKind::Bootstrap, ChangeKind::Failover, ChangeKind::Switchover])
@@ -117,6 +155,11 @@ fn any_rules(seed: u64) -> Rules {
             began,
             recorded: at(&mut random),
             opened: random.chance(50).then(|| began + SignedDuration::from_millis(412)),
+            phases: Phases {
+                fence: random.chance(50).then(|| Duration::from_millis(12)),
+                route: random.chance(50).then(|| Duration::from_millis(random.below(900))),
+                ..Phases::default()
+            },
         }),
     }
 }
@@ -270,6 +313,7 @@ fn the_opening_of_a_new_primary_ends_the_gap() {
             began,
             recorded,
             opened: None,
+            phases: Phases::default(),
         });
     });
     let change = fresh_status(&state).last_change.unwrap();
@@ -436,6 +480,31 @@ fn mysqlds_own_words_reach_the_conditions() {
         "MysqldFailing",
         &["shop-2", "no space left"],
     );
+}
+
+#[test]
+fn f11_a_password_that_cannot_be_used_is_told_once() {
+    let ignored = "the password in system/replication is ignored: MySQL allows 32 bytes for it";
+    let both = format!("{ignored}; the password in root/password is ignored: it is empty");
+    let state = healthy(3)
+        .with(1, |i| i.report(|r| r.message = ignored.to_owned()))
+        .with(2, |i| i.report(|r| r.message = both));
+    let status = fresh_status(&state);
+    says(
+        &status,
+        "ResourcesReady",
+        "False",
+        "SecretUnusable",
+        &["root/password", "MySQL allows 32 bytes"],
+    );
+    let said = status.conditions.iter().find(|c| c.type_ == "ResourcesReady").unwrap();
+    assert_eq!(
+        said.message.matches("system/replication").count(),
+        1,
+        "{}",
+        said.message
+    );
+    assert_eq!(status.health, Some(Health::Healthy));
 }
 
 #[test]

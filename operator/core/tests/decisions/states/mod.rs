@@ -14,7 +14,7 @@ use mainstay_core::observed::{
 };
 use mainstay_core::plan::{Plan, plan};
 use mainstay_core::rules::{
-    Change, ChangeKind, Incarnation, InstanceName, MemberId, Memory, OperatorId, Phase, PrimaryRef, Rules,
+    Change, ChangeKind, Incarnation, InstanceName, MemberId, Memory, OperatorId, Phase, Phases, PrimaryRef, Rules,
 };
 use mainstay_core::subject::Subject;
 
@@ -97,6 +97,10 @@ pub(crate) fn healthy(replicas: usize) -> State {
         acks_required: acks,
         server_id_base: 100,
         rebuilds: BTreeMap::new(),
+        began: None,
+        fences: BTreeMap::new(),
+        request: None,
+        data_loss: None,
         last_change: Some(Change {
             kind: ChangeKind::Bootstrap,
             from: None,
@@ -104,6 +108,7 @@ pub(crate) fn healthy(replicas: usize) -> State {
             began: ago(1001),
             recorded: ago(1000),
             opened: Some(ago(1000)),
+            phases: Phases::default(),
         }),
     };
     let instances = (0..replicas).map(instance).collect();

@@ -1,0 +1,112 @@
+//! Where a change of primary is, and how long each part of it took.
+//!
+//! Durations are for people. They are remembered by the operator process and not in status, because a write of status in
+//! the middle of an election would make it longer: what a process did not see itself is not told.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::rules::{Phase, Phases, Rules};
+
+/// The parts of a change of primary, in order. Each ends when a later one begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stage {
+    /// The old primary is fenced, in a failover everybody.
+    Fencing,
+    /// The candidate of a switchover receives what the old primary has.
+    CatchingUp,
+    /// Enough others are brought behind the winner.
+    Attaching,
+    /// The winner is written to status.
+    Recording,
+    /// It is opened for writes.
+    Opening,
+    /// The Service is pointed to it.
+    Routing,
+    /// Nothing is left to do.
+    Over,
+}
+
+impl Stage {
+    /// The stage that begins when the actions of a plan in this one are carried out.
+    #[must_use]
+    pub const fn after_actions(self) -> Option<Self> {
+        match self {
+            Self::Recording => Some(Self::Opening),
+            Self::Routing => Some(Self::Over),
+            Self::Fencing | Self::CatchingUp | Self::Attaching | Self::Opening | Self::Over => None,
+        }
+    }
+}
+
+/// What one process saw of the present change of primary.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// When the change began: another one is another change.
+    began: Option<Timestamp>,
+    /// When each stage was first seen.
+    stages: BTreeMap<Stage, Timestamp>,
+}
+
+impl Progress {
+    /// Notes that the change of primary of `rules` is in this stage.
+    pub fn enter(&mut self, rules: &Rules, stage: Stage, at: Timestamp) {
+        let began = began(rules);
+        if self.began != began {
+            *self = Self {
+                began,
+                stages: BTreeMap::new(),
+            };
+        }
+        // Back in an earlier one: an election that was lost, or a switchover that was undone. What it took counts there.
+        self.stages.retain(|seen, _| *seen <= stage);
+        self.stages.entry(stage).or_insert(at);
+    }
+
+    /// When a stage began, if this process saw it.
+    #[must_use]
+    pub fn since(&self, rules: &Rules, stage: Stage) -> Option<Timestamp> {
+        (self.began == began(rules))
+            .then(|| self.stages.get(&stage).copied())
+            .flatten()
+    }
+
+    /// What each part took. A stage that was skipped took nothing, and one that was not seen is not told.
+    #[must_use]
+    pub fn phases(&self, rules: &Rules) -> Phases {
+        if self.began != began(rules) {
+            return Phases::default();
+        }
+        let took = |stage: Stage| {
+            let from = self.stages.get(&stage)?;
+            let to = self.stages.iter().find(|(seen, _)| **seen > stage)?.1;
+            Some(to.duration_since(*from).unsigned_abs())
+        };
+        let first = self
+            .began
+            .zip(self.stages.values().next())
+            .map(|(began, first)| Duration::try_from(first.duration_since(began)).unwrap_or_default());
+        let fence = match (first, took(Stage::Fencing)) {
+            (Some(before), Some(fencing)) => Some(before.saturating_add(fencing)),
+            (_, fencing) => fencing,
+        };
+        Phases {
+            fence,
+            catch_up: took(Stage::CatchingUp),
+            attach: took(Stage::Attaching),
+            record: took(Stage::Recording),
+            open: took(Stage::Opening),
+            route: took(Stage::Routing),
+        }
+    }
+}
+
+/// Since when no writes are accepted, or when the last change began: what tells one change from another.
+fn began(rules: &Rules) -> Option<Timestamp> {
+    match &rules.phase {
+        Phase::Electing { .. } => Some(rules.began.unwrap_or(rules.phase_since)),
+        Phase::Open => rules.last_change.as_ref().map(|change| change.began),
+    }
+}
