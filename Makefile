@@ -8,7 +8,8 @@ BINARY = $(CARGO_TARGET_DIR)/x86_64-unknown-linux-musl/debug/mainstay
 E2E = $(CARGO_TARGET_DIR)/x86_64-unknown-linux-musl/debug/mainstay-e2e
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-down test gen check-gen fmt lint unit instance python chart e2e soak bench-create bench-footprint image \
+.PHONY: help setup demo demo-down test gen check-gen fmt lint unit instance python chart e2e soak bench-create bench-footprint \
+        bench-failover bench-switchover image \
         images kubectl-mainstay
 
 help: ## list the targets
@@ -63,6 +64,12 @@ bench-create: setup ## time from the applied manifest to three available instanc
 
 bench-footprint: setup ## memory and CPU of the operator with 1 and with 10 clusters
 	@cargo build --workspace && $(E2E) bench footprint
+
+bench-failover: setup ## write gap in faults of the primary and its node (FAULT=name,… for single ones, RUNS=n)
+	@cargo build --workspace && $(E2E) bench failover
+
+bench-switchover: setup ## write gap when the primary is moved on purpose, under load (RUNS=n, QUICK=1)
+	@cargo build --workspace && $(E2E) bench switchover
 
 image: setup ## build the operator's image; prints its name and archive (PROFILE=release: what is published)
 	@scripts/image

@@ -290,6 +290,13 @@ impl Cluster {
         self.login("primary", "root".to_owned(), password, None).await
     }
 
+    /// The same database for a client that holds every privilege but SHUTDOWN.
+    pub async fn privileged(&self) -> Result<Login> {
+        let mut login = self.root().await?;
+        login.database = Some("app".to_owned());
+        Ok(login)
+    }
+
     async fn login(&self, service: &str, user: String, password: String, database: Option<String>) -> Result<Login> {
         let tls = self.secret("server-tls").await?;
         let ca = tls

@@ -13,6 +13,7 @@ pub mod manifest;
 pub mod operator;
 pub mod pods;
 pub mod process;
+pub mod promote;
 pub mod runner;
 pub mod scenarios;
 pub mod sql;

@@ -11,9 +11,9 @@ use tokio::io::AsyncReadExt as _;
 /// Name of the container in which the instance manager and mysqld run.
 pub const MYSQL: &str = "mysql";
 
-/// Shell script that sends SIGKILL to every process of a name: minimal images have neither pkill nor pidof.
+/// Shell script that sends a signal to every process of a name: minimal images have neither pkill nor pidof.
 const KILL: &str =
-    "for p in /proc/[0-9]*; do read -r n <$p/comm && [ \"$n\" = NAME ] && kill -9 ${p#/proc/}; done; true";
+    "for p in /proc/[0-9]*; do read -r n <$p/comm && [ \"$n\" = NAME ] && kill -SIGNAL ${p#/proc/}; done; true";
 
 /// Runs a command in a container; its standard output.
 pub async fn exec(api: &Api<Pod>, pod: &str, container: &str, command: &[&str]) -> Result<String> {
@@ -52,9 +52,13 @@ async fn exec_unbounded(api: &Api<Pod>, pod: &str, container: &str, command: &[&
 
 /// Kills mysqld in a pod.
 pub async fn kill_mysqld(api: &Api<Pod>, pod: &str) -> Result<()> {
-    exec(api, pod, MYSQL, &["sh", "-c", &KILL.replace("NAME", "mysqld")])
-        .await
-        .map(drop)
+    signal_mysqld(api, pod, "KILL").await
+}
+
+/// Sends a signal to mysqld in a pod, by the signal's name without SIG.
+pub async fn signal_mysqld(api: &Api<Pod>, pod: &str, signal: &str) -> Result<()> {
+    let script = KILL.replace("NAME", "mysqld").replace("SIGNAL", signal);
+    exec(api, pod, MYSQL, &["sh", "-c", &script]).await.map(drop)
 }
 
 /// Deletes a pod as `kubectl delete pod` does; with `force` as `--force --grace-period=0` does.

@@ -80,6 +80,16 @@ impl Testbed {
         self.call(&["power-on", node], NODE).await.map(drop)
     }
 
+    /// Does something to a node: `cut`, `cut-api`, `heal`, `freeze`, `thaw`.
+    pub async fn on_node(&self, what: &str, node: &str) -> Result<()> {
+        self.call(&[what, node], NODE).await.map(drop)
+    }
+
+    /// Does something to a volume, named by its claim: `disk-error`, `disk-repair`.
+    pub async fn on_volume(&self, what: &str, node: &str, claim: &str) -> Result<()> {
+        self.call(&[what, node, claim], NODE).await.map(drop)
+    }
+
     async fn call(&self, args: &[&str], limit: Duration) -> Result<String> {
         let mut all = Vec::new();
         if let Some(name) = &self.name {

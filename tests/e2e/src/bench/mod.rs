@@ -1,12 +1,17 @@
 //! Benches. Each ends with one line of JSON.
 
 mod create;
+mod failover;
 mod footprint;
+mod switchover;
 
 use anyhow::{Context as _, Result};
 use clap::ValueEnum;
+use serde_json::{Value, json};
 
+use crate::cluster::Cluster;
 use crate::env::Env;
+use crate::history::History;
 
 /// A bench.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -15,6 +20,10 @@ pub enum Name {
     Create,
     /// Memory and CPU of the operator at 1 and at 10 clusters.
     Footprint,
+    /// Write gap in faults of the primary and of its node; FAULT names single ones.
+    Failover,
+    /// Write gap when the primary is moved on purpose, under load.
+    Switchover,
 }
 
 /// Runs a bench.
@@ -22,6 +31,8 @@ pub async fn run(env: &Env, name: Name) -> Result<()> {
     match name {
         Name::Create => create::run(env, runs(10)?).await,
         Name::Footprint => footprint::run(env).await,
+        Name::Failover => failover::run(env).await,
+        Name::Switchover => switchover::run(env, runs(50)?).await,
     }
 }
 
@@ -32,6 +43,68 @@ fn runs(usual: usize) -> Result<usize> {
     }
     let quick = std::env::var("QUICK").is_ok_and(|v| v == "1");
     Ok(if quick { 3 } else { usual })
+}
+
+/// What clients saw in several runs.
+#[derive(Debug, Default)]
+struct Gaps {
+    /// Longest time between two acknowledged writes, in milliseconds, of each run.
+    gaps: Vec<f64>,
+    errors: usize,
+    writes: usize,
+}
+
+impl Gaps {
+    /// Adds a run whose history was compared with what every instance holds: nothing is missing.
+    fn add(&mut self, history: &History) {
+        self.gaps.push(history.gap.as_secs_f64() * 1000.0);
+        self.errors += history.error_count;
+        self.writes += history.acknowledged.len();
+    }
+
+    fn line(&self) -> String {
+        format!(
+            "{} runs: gap p50 {:.0} ms, p99 {:.0} ms, max {:.0} ms; {} errors; 0 of {} acknowledged writes lost",
+            self.gaps.len(),
+            median(&self.gaps),
+            percentile(&self.gaps, 99),
+            worst(&self.gaps),
+            self.errors,
+            self.writes
+        )
+    }
+
+    /// A run that lost a write has ended the bench, so `lost` counts none.
+    fn json(&self) -> Value {
+        let (p50, p99, max) = (median(&self.gaps), percentile(&self.gaps, 99), worst(&self.gaps));
+        json!({
+            "n": self.gaps.len(),
+            "gap_ms": {"p50": p50.round(), "p99": p99.round(), "max": max.round()},
+            "errors": self.errors,
+            "lost": 0,
+        })
+    }
+}
+
+/// How the last change of primary spent its time, as status tells it.
+async fn phases(cluster: &Cluster) -> Result<Option<String>> {
+    let status = cluster.get().await?.status.unwrap_or_default();
+    let Some(change) = status.last_change else {
+        return Ok(None);
+    };
+    let phases = serde_json::to_value(change.phases)?;
+    let blocked = change
+        .writes_blocked_ms
+        .map_or_else(|| "?".to_owned(), |ms| ms.to_string());
+    Ok(Some(format!("by its own record {blocked} ms: {phases}")))
+}
+
+/// The smallest value that at least `percent` of the values do not exceed.
+fn percentile(values: &[f64], percent: usize) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let rank = (sorted.len() * percent).div_ceil(100);
+    sorted.get(rank.saturating_sub(1)).copied().unwrap_or(f64::NAN)
 }
 
 /// The value below which half of the values lie: of an even number the mean of the middle two.
@@ -55,6 +128,14 @@ fn worst(values: &[f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn percentiles() {
+        let values: Vec<f64> = (1..=50).map(f64::from).collect();
+        assert!((percentile(&values, 99) - 50.0).abs() < 1e-9);
+        assert!((percentile(&values, 50) - 25.0).abs() < 1e-9);
+        assert!(percentile(&[], 99).is_nan());
+    }
 
     #[test]
     fn medians() {

@@ -1,0 +1,257 @@
+//! How long writes are away in a fault, and that nothing acknowledged is lost.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::Api;
+use serde_json::{Map, Value, json};
+
+use super::Gaps;
+use crate::cluster::Cluster;
+use crate::env::{Env, OPERATOR_NAMESPACE};
+use crate::history::History;
+use crate::pods;
+use crate::runner::{Context, say};
+use crate::testbed::Testbed;
+use crate::writer::Writer;
+use crate::{operator, promote};
+
+/// How long writes may be away before a run has failed.
+const AWAY: Duration = Duration::from_mins(2);
+/// How long the cluster may take to be whole again once the fault is taken away.
+const WHOLE: Duration = Duration::from_mins(4);
+/// How many writes must succeed before the fault, and after it.
+const SOME: u64 = 50;
+/// How long a cut from the API server lasts: the node is given up, and its pods are deleted, 15 s after it.
+const API_CUT: Duration = Duration::from_secs(25);
+/// The leader's lease.
+const LEASE: &str = "mainstay-operator";
+
+/// What is done to the primary, or to its node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    MysqldKilled,
+    MysqldFrozen,
+    PodDeleted,
+    NodeOff,
+    NodeCut,
+    ApiCut,
+    NodeFrozen,
+    DiskError,
+    OperatorAndPrimaryOff,
+}
+
+const ALL: [Fault; 9] = [
+    Fault::MysqldKilled,
+    Fault::MysqldFrozen,
+    Fault::PodDeleted,
+    Fault::NodeOff,
+    Fault::NodeCut,
+    Fault::ApiCut,
+    Fault::NodeFrozen,
+    Fault::DiskError,
+    Fault::OperatorAndPrimaryOff,
+];
+
+impl Fault {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::MysqldKilled => "mysqld-killed",
+            Self::MysqldFrozen => "mysqld-frozen",
+            Self::PodDeleted => "pod-deleted",
+            Self::NodeOff => "node-off",
+            Self::NodeCut => "node-cut",
+            Self::ApiCut => "api-cut",
+            Self::NodeFrozen => "node-frozen",
+            Self::DiskError => "disk-error",
+            Self::OperatorAndPrimaryOff => "operator-and-primary-off",
+        }
+    }
+
+    /// Repetitions when none are asked for.
+    const fn usual(self) -> usize {
+        match self {
+            Self::MysqldKilled | Self::PodDeleted => 20,
+            Self::MysqldFrozen
+            | Self::NodeOff
+            | Self::NodeCut
+            | Self::ApiCut
+            | Self::NodeFrozen
+            | Self::DiskError
+            | Self::OperatorAndPrimaryOff => 10,
+        }
+    }
+
+    /// Does it to the primary `pod` on `node`.
+    async fn inject(self, cluster: &Cluster, testbed: &Testbed, pod: &str, node: &str) -> Result<()> {
+        match self {
+            Self::MysqldKilled => pods::kill_mysqld(&cluster.pods(), pod).await,
+            Self::MysqldFrozen => pods::signal_mysqld(&cluster.pods(), pod, "STOP").await,
+            Self::PodDeleted => pods::delete(&cluster.pods(), pod, false).await,
+            Self::NodeOff | Self::OperatorAndPrimaryOff => testbed.power_off(node).await,
+            Self::NodeCut => testbed.on_node("cut", node).await,
+            Self::ApiCut => testbed.on_node("cut-api", node).await,
+            Self::NodeFrozen => testbed.on_node("freeze", node).await,
+            Self::DiskError => testbed.on_volume("disk-error", node, &claim(cluster, pod)).await,
+        }
+    }
+
+    /// Takes it away; what ends by itself needs nothing.
+    async fn undo(self, cluster: &Cluster, testbed: &Testbed, pod: &str, node: &str) -> Result<()> {
+        match self {
+            // The manager replaces a process that does not answer; one that it left alone goes on.
+            Self::MysqldKilled | Self::MysqldFrozen | Self::PodDeleted => Ok(()),
+            Self::NodeOff | Self::OperatorAndPrimaryOff => testbed.power_on(node).await,
+            Self::NodeCut | Self::ApiCut => testbed.on_node("heal", node).await,
+            Self::NodeFrozen => testbed.on_node("thaw", node).await,
+            Self::DiskError => {
+                // A file system that is shut down can be mounted again when nobody uses it any more.
+                pods::delete(&cluster.pods(), pod, true).await?;
+                testbed.on_volume("disk-repair", node, &claim(cluster, pod)).await
+            }
+        }
+    }
+}
+
+fn claim(cluster: &Cluster, pod: &str) -> String {
+    format!("{}/data-{pod}", cluster.namespace)
+}
+
+/// Runs the faults that `FAULT` names (separated by commas), or all of them.
+pub(super) async fn run(env: &Env) -> Result<()> {
+    let faults = chosen()?;
+    let testbed = env.testbed()?.clone();
+    let namespace = env.namespace("bench-failover").await?;
+    let result = all(env, &testbed, &namespace, &faults).await;
+    env.delete_namespace(&namespace).await?;
+    let results = result?;
+    say(&json!({"bench": "failover", "faults": results}).to_string());
+    Ok(())
+}
+
+fn chosen() -> Result<Vec<Fault>> {
+    let Ok(names) = std::env::var("FAULT") else {
+        return Ok(ALL.to_vec());
+    };
+    let known: Vec<_> = ALL.iter().map(|fault| fault.name()).collect();
+    let find = |name: &str| {
+        let found = ALL.iter().copied().find(|fault| fault.name() == name.trim());
+        found.with_context(|| format!("FAULT={name} is not known; there are {}", known.join(", ")))
+    };
+    names.split(',').map(find).collect()
+}
+
+async fn all(env: &Env, testbed: &Testbed, namespace: &str, faults: &[Fault]) -> Result<Map<String, Value>> {
+    let context = Context::new(env.clone(), "bench-failover", std::sync::Arc::default());
+    let cluster = Cluster::create(env, namespace, &context.manifest("shop", 3).with_app()).await?;
+    let mut results = Map::new();
+    for fault in faults {
+        let mut gaps = Gaps::default();
+        for number in 1..=super::runs(fault.usual())? {
+            let run = once(env, &cluster, testbed, *fault, number);
+            gaps.add(&run.await.with_context(|| format!("{} {number}", fault.name()))?);
+        }
+        say(&format!("{:<25} {}", fault.name(), gaps.line()));
+        results.insert(fault.name().to_owned(), gaps.json());
+    }
+    Ok(results)
+}
+
+/// One fault under one writer, on a cluster that is whole before and after it.
+async fn once(env: &Env, cluster: &Cluster, testbed: &Testbed, fault: Fault, number: usize) -> Result<History> {
+    cluster.serves(WHOLE).await?;
+    if fault == Fault::OperatorAndPrimaryOff {
+        beside_the_operator(env, cluster).await?;
+    }
+    let pod = cluster.primary().await?;
+    let node = node_of(cluster, &pod).await?;
+    // Every second client holds every privilege but SHUTDOWN (decision A1).
+    let login = if number % 2 == 0 {
+        cluster.privileged().await?
+    } else {
+        cluster.app().await?
+    };
+    let table = format!("w{}", jiff::Timestamp::now().as_millisecond());
+    let mut writer = Writer::start(login, &table).await?;
+    writer.progress(SOME, AWAY).await.context("before the fault")?;
+    fault.inject(cluster, testbed, &pod, &node).await?;
+    if fault == Fault::ApiCut {
+        tokio::time::sleep(API_CUT).await;
+    }
+    let went_on = writer.progress(SOME, AWAY).await;
+    let undone = fault.undo(cluster, testbed, &pod, &node).await;
+    went_on.context("during the fault")?;
+    undone?;
+    cluster.serves(WHOLE).await.context("after the fault")?;
+    let history = writer.finish().await?;
+    cluster.check(&history, &table).await?;
+    let mut line = format!(
+        "{} {number:>2}: gap {} ms, {} errors",
+        fault.name(),
+        history.gap_ms(),
+        history.error_count
+    );
+    let _ = write!(
+        line,
+        ", {} writes, 0 lost, {pod} -> {}",
+        history.acknowledged.len(),
+        cluster.primary().await?
+    );
+    say(&line);
+    if let Some(phases) = super::phases(cluster).await? {
+        say(&format!("      {phases}"));
+    }
+    Ok(history)
+}
+
+async fn node_of(cluster: &Cluster, pod: &str) -> Result<String> {
+    let object = cluster.pods().get(pod).await.context("failed to get the pod")?;
+    object
+        .spec
+        .and_then(|spec| spec.node_name)
+        .context("the pod has no node")
+}
+
+/// Moves the primary to the node of the leading operator, where an instance is.
+async fn beside_the_operator(env: &Env, cluster: &Cluster) -> Result<()> {
+    operator::ready(env).await?;
+    let leases: Api<Lease> = Api::namespaced(env.client.clone(), OPERATOR_NAMESPACE);
+    let lease = leases.get(LEASE).await.context("failed to get the leader's lease")?;
+    let holder = lease
+        .spec
+        .and_then(|spec| spec.holder_identity)
+        .context("nobody leads")?;
+    let pods = operator::pods_of(env).list(&kube::api::ListParams::default()).await?;
+    let leader = pods.items.iter().find(|pod| {
+        pod.metadata
+            .name
+            .as_ref()
+            .is_some_and(|name| holder.contains(name.as_str()))
+    });
+    let node = leader.and_then(|pod| pod.spec.as_ref()?.node_name.clone());
+    let node = node.with_context(|| format!("the leader {holder} is no pod"))?;
+    for ordinal in 0..cluster.get().await?.spec.replicas {
+        let instance = cluster.instance(ordinal);
+        if node_of(cluster, &instance).await? != node {
+            continue;
+        }
+        if cluster.primary().await? != instance {
+            promote::request(cluster, &instance, AWAY).await?;
+        }
+        return cluster.serves(WHOLE).await;
+    }
+    anyhow::bail!("no instance is on {node}, where the operator is")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_fault_has_a_name_of_its_own() {
+        let names: std::collections::BTreeSet<_> = ALL.iter().map(|fault| fault.name()).collect();
+        assert_eq!(names.len(), ALL.len());
+    }
+}
