@@ -12,8 +12,11 @@ use crate::index::ClusterName;
 
 /// An object that was applied this often in vain, with the same content, within [`FIGHT_MEMORY`], is contested.
 const ROUNDS: u32 = 3;
-/// How long a lost round is remembered, and how long a contested object is left alone.
+/// How long a lost round is remembered, and how long a contested object is left alone at first; then it is tried once
+/// more, and left alone for twice as long, …
 const FIGHT_MEMORY: Duration = Duration::from_mins(10);
+/// … up to this.
+const LONGEST_TRUCE: Duration = Duration::from_hours(1);
 /// A foreign object is looked at again after this.
 const FOREIGN_MEMORY: Duration = Duration::from_secs(30);
 /// A refused object is tried again after this, then after twice as long, …
@@ -34,6 +37,8 @@ struct Memory {
     refusals: BTreeMap<ObjectKey, Refusal>,
     failures: u32,
     failure: String,
+    /// uid of the cluster in this name whose namespace is being deleted.
+    ends: Option<String>,
 }
 
 #[derive(Debug)]
@@ -41,6 +46,41 @@ struct Fight {
     wish: u64,
     rounds: u32,
     last: Instant,
+    truce: Duration,
+}
+
+impl Fight {
+    fn new(wish: u64, now: Instant) -> Self {
+        Self {
+            wish,
+            rounds: 0,
+            last: now,
+            truce: FIGHT_MEMORY,
+        }
+    }
+
+    /// Whether one round more may be fought now; it counts as fought.
+    fn may_go_on(&mut self, wish: u64, now: Instant) -> bool {
+        let quiet = now.duration_since(self.last);
+        // Nobody wanted to change it for that long: what comes now is another matter.
+        let forgotten = quiet >= self.truce.saturating_mul(2) || (self.rounds < ROUNDS && quiet >= FIGHT_MEMORY);
+        if self.wish != wish || forgotten {
+            *self = Self::new(wish, now);
+        }
+        if self.rounds >= ROUNDS {
+            if quiet < self.truce {
+                return false;
+            }
+            self.truce = self.truce.saturating_mul(2).min(LONGEST_TRUCE);
+        }
+        self.rounds = self.rounds.saturating_add(1);
+        self.last = now;
+        true
+    }
+
+    fn is_lost(&self, now: Instant) -> bool {
+        self.rounds >= ROUNDS && now.duration_since(self.last) < self.truce
+    }
 }
 
 #[derive(Debug)]
@@ -88,24 +128,15 @@ impl Memories {
             if !exists {
                 return May::Apply;
             }
-            let fight = memory.fights.entry(key.clone()).or_insert(Fight {
-                wish,
-                rounds: 0,
-                last: now,
-            });
-            if fight.wish != wish || now.duration_since(fight.last) >= FIGHT_MEMORY {
-                *fight = Fight {
-                    wish,
-                    rounds: 0,
-                    last: now,
-                };
+            let fight = memory
+                .fights
+                .entry(key.clone())
+                .or_insert_with(|| Fight::new(wish, now));
+            if fight.may_go_on(wish, now) {
+                May::Apply
+            } else {
+                May::Contested
             }
-            if fight.rounds >= ROUNDS {
-                return May::Contested;
-            }
-            fight.rounds += 1;
-            fight.last = now;
-            May::Apply
         })
     }
 
@@ -113,10 +144,7 @@ impl Memories {
     pub(crate) fn contested(&self, cluster: &ClusterName, key: &ObjectKey) -> bool {
         self.with(cluster, |memory| {
             let now = Instant::now();
-            memory
-                .fights
-                .get(key)
-                .is_some_and(|f| f.rounds >= ROUNDS && now.duration_since(f.last) < FIGHT_MEMORY)
+            memory.fights.get(key).is_some_and(|fight| fight.is_lost(now))
         })
     }
 
@@ -184,6 +212,16 @@ impl Memories {
         })
     }
 
+    /// The namespace of the cluster with this uid is being deleted.
+    pub(crate) fn end(&self, cluster: &ClusterName, uid: &str) {
+        self.with(cluster, |memory| memory.ends = Some(uid.to_owned()));
+    }
+
+    /// Whether the namespace of the cluster with this uid is being deleted.
+    pub(crate) fn ends(&self, cluster: &ClusterName, uid: &str) -> bool {
+        self.with(cluster, |memory| memory.ends.as_deref() == Some(uid))
+    }
+
     /// A pass succeeded.
     pub(crate) fn succeeded(&self, cluster: &ClusterName) {
         self.with(cluster, |memory| memory.failures = 0);
@@ -247,8 +285,25 @@ mod tests {
         assert_eq!(
             memories.may_apply(&shop(), &key(), 2, true),
             May::Apply,
-            "ten minutes later"
+            "ten minutes later, once"
         );
+        assert!(memories.contested(&shop(), &key()));
+        tokio::time::advance(FIGHT_MEMORY).await;
+        assert_eq!(memories.may_apply(&shop(), &key(), 2, true), May::Contested);
+        tokio::time::advance(FIGHT_MEMORY).await;
+        assert_eq!(
+            memories.may_apply(&shop(), &key(), 2, true),
+            May::Apply,
+            "twenty minutes later"
+        );
+        tokio::time::advance(LONGEST_TRUCE * 3).await;
+        for _ in 0..3 {
+            assert_eq!(
+                memories.may_apply(&shop(), &key(), 2, true),
+                May::Apply,
+                "another fight"
+            );
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -93,6 +93,9 @@ async fn pass(context: &Context, cluster: &ClusterName, object: &Guarded) -> Res
         }
     };
     let uid = object.uid().unwrap_or_default();
+    if context.memories.ends(cluster, &uid) {
+        return Ok(Passed::nothing());
+    }
     let now = context.platform.now();
 
     look_at_foreign(context, cluster, &uid)
@@ -114,6 +117,11 @@ async fn pass(context: &Context, cluster: &ClusterName, object: &Guarded) -> Res
 
     let mut executor = Executor::new(context, cluster, object, &observed);
     let execution = executor.execute(plan.actions.clone()).await?;
+    if execution.terminating {
+        tracing::info!(%cluster, "its namespace is being deleted: nothing is done any more");
+        context.memories.end(cluster, &uid);
+        return Ok(Passed::nothing());
+    }
     let object = executor.into_object();
     remember(&mut observed, &execution);
 

@@ -119,6 +119,7 @@ impl Executor<'_> {
 
     fn remember_refusal(&self, key: &ObjectKey, wish: u64, error: &ExecuteError) {
         let (reason, message) = match error {
+            ExecuteError::Kube { source, .. } if class::is_namespace_terminating(source) => return,
             ExecuteError::Kube { source, .. } if class::of_kube(source) != Class::Retry => match source.as_ref() {
                 kube::Error::Api(status) => (status.reason.clone(), status.message.clone()),
                 other => ("Refused".to_owned(), chain(other)),

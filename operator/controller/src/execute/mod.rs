@@ -83,6 +83,11 @@ impl ExecuteError {
         matches!(self, Self::Kube { source, .. } if class::failure(source) == class::Failure::Network)
     }
 
+    /// The namespace is being deleted, and the cluster with it.
+    fn is_terminating(&self) -> bool {
+        matches!(self, Self::Kube { source, .. } if class::is_namespace_terminating(source))
+    }
+
     pub(crate) fn kube(attempt: impl Into<String>, source: kube::Error) -> Self {
         let attempt = attempt.into();
         if class::is_conflict(&source) {
@@ -103,6 +108,8 @@ pub(crate) struct Execution {
     pub(crate) recorded: Option<Rules>,
     /// What failed; the rest was done.
     pub(crate) failures: Vec<ExecuteError>,
+    /// The namespace is being deleted: the rest was not done, and nothing is left to do.
+    pub(crate) terminating: bool,
 }
 
 /// Carries out the plan of one pass.
@@ -167,6 +174,10 @@ impl<'a> Executor<'a> {
                 } => self.delete_object(&key, &uid, &resource_version).await,
             };
             let Err(error) = done else { continue };
+            if error.is_terminating() {
+                execution.terminating = true;
+                break;
+            }
             // Nobody answers: the rest would only keep the next pass waiting.
             let unreachable = error.is_unreachable();
             execution.failures.push(error);

@@ -127,6 +127,21 @@ async fn a_refusal_is_a_warning_and_is_not_repeated_at_once() {
 }
 
 #[tokio::test]
+async fn f27_nothing_is_tried_any_more_in_a_namespace_that_is_being_deleted() {
+    let status = json!({"kind": "Status", "status": "Failure", "reason": "Forbidden", "code": 403,
+        "message": "unable to create new content in namespace db because it is being terminated",
+        "details": {"causes": [{"reason": "NamespaceTerminating", "message": "", "field": "metadata.namespace"}]}});
+    let (context, execution, written) = run(None, (403, status), vec![wish(), wish()]).await;
+    assert!(execution.terminating && execution.failures.is_empty(), "{execution:?}");
+    assert_eq!(written.len(), 1);
+    let observed = crate::observe::observe(&context, &shop(), &cluster());
+    assert!(
+        observed.warnings.is_empty(),
+        "it is no refusal that a person could mend"
+    );
+}
+
+#[tokio::test]
 async fn f11_passwords_are_completed_and_never_replaced() {
     let existing = json!({"apiVersion": "v1", "kind": "Secret",
         "metadata": {"name": "shop-system", "namespace": "db", "uid": "u", "resourceVersion": "3",

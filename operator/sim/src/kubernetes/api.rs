@@ -83,8 +83,16 @@ impl Server {
     /// A server with the namespaces `default` and `kube-system` and nothing else.
     #[must_use]
     pub fn new(clock: Clock, seed: u64) -> Self {
+        let server = Self::over(Store::new(clock, seed), seed);
+        for namespace in ["default", "kube-system"] {
+            server.create_namespace(namespace);
+        }
+        server
+    }
+
+    fn over(store: Store, seed: u64) -> Self {
         let state = State {
-            store: Store::new(clock, seed),
+            store,
             admission: Admission::default(),
             faults: Faults::default(),
             random: Random::new(seed ^ 0x5eed),
@@ -93,14 +101,16 @@ impl Server {
             down: false,
             cut: BTreeSet::new(),
         };
-        let server = Self {
+        Self {
             state: Arc::new(Mutex::new(state)),
             wake: Arc::new(tokio::sync::watch::Sender::new(0)),
-        };
-        for namespace in ["default", "kube-system"] {
-            server.create_namespace(namespace);
         }
-        server
+    }
+
+    /// Another server with the same objects and their past; without clients, faults and webhooks.
+    #[must_use]
+    pub fn fork(&self, seed: u64) -> Self {
+        Self::over(self.with(|s| s.store.fork(seed)), seed)
     }
 
     /// A client. The name says who asks: counters, faults and disconnects refer to it.
@@ -345,7 +355,7 @@ impl Server {
             name: None,
             subresource: None,
         };
-        self.verbs(|v| v.create(&route, object, &options("world")))
+        self.verbs(|v| v.create(&route, object, &world()))
     }
 
     /// Direct merge patch of an object or its status.
@@ -359,7 +369,7 @@ impl Server {
             name: Some(key.name.clone()),
             subresource: subresource.map(ToOwned::to_owned),
         };
-        self.verbs(|v| v.patch(&route, key, PatchKind::Merge, change, &options("world")))
+        self.verbs(|v| v.patch(&route, key, PatchKind::Merge, change, &world()))
     }
 
     /// Direct deletion.
@@ -371,9 +381,11 @@ impl Server {
     }
 }
 
-fn options(manager: &str) -> Options {
+/// How the rest of the world writes.
+fn world() -> Options {
     Options {
-        manager: manager.to_owned(),
+        manager: "world".to_owned(),
+        unowned: true,
         ..Options::default()
     }
 }

@@ -13,6 +13,8 @@ pub struct Failure {
     pub reason: &'static str,
     /// Sentence for a person.
     pub message: String,
+    /// Machine-readable cause in the details; empty when there is none.
+    pub cause: &'static str,
 }
 
 impl Failure {
@@ -23,6 +25,7 @@ impl Failure {
             code: 400,
             reason: "BadRequest",
             message: message.into(),
+            cause: "",
         }
     }
 
@@ -33,6 +36,18 @@ impl Failure {
             code: 403,
             reason: "Forbidden",
             message: message.into(),
+            cause: "",
+        }
+    }
+
+    /// 403 because nothing new may be made in a namespace that is being deleted.
+    #[must_use]
+    pub fn terminating(namespace: &str) -> Self {
+        Self {
+            cause: "NamespaceTerminating",
+            ..Self::forbidden(format!(
+                "unable to create new content in namespace {namespace} because it is being terminated"
+            ))
         }
     }
 
@@ -43,6 +58,7 @@ impl Failure {
             code: 404,
             reason: "NotFound",
             message: message.into(),
+            cause: "",
         }
     }
 
@@ -53,6 +69,7 @@ impl Failure {
             code: 409,
             reason: "AlreadyExists",
             message: message.into(),
+            cause: "",
         }
     }
 
@@ -63,6 +80,7 @@ impl Failure {
             code: 409,
             reason: "Conflict",
             message: message.into(),
+            cause: "",
         }
     }
 
@@ -73,6 +91,7 @@ impl Failure {
             code: 410,
             reason: "Expired",
             message: message.into(),
+            cause: "",
         }
     }
 
@@ -83,6 +102,7 @@ impl Failure {
             code: 422,
             reason: "Invalid",
             message: message.into(),
+            cause: "",
         }
     }
 
@@ -99,16 +119,21 @@ impl Failure {
             code,
             reason,
             message: format!("injected failure {code}"),
+            cause: "",
         }
     }
 
     /// The answer's body.
     #[must_use]
     pub fn to_status(&self) -> Value {
-        json!({
+        let mut status = json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
             "message": self.message, "reason": self.reason, "code": self.code,
-        })
+        });
+        if !self.cause.is_empty() {
+            status["details"] = json!({"causes": [{"reason": self.cause, "message": self.message, "field": ""}]});
+        }
+        status
     }
 }
 

@@ -87,6 +87,7 @@ impl Parsed {
             manager: self.query.get("fieldManager").unwrap_or(&self.agent).to_owned(),
             force: self.query.is_set("force"),
             dry_run: self.query.get("dryRun").is_some(),
+            unowned: false,
         }
     }
 }

@@ -49,7 +49,7 @@ pub struct Change {
 }
 
 /// The stored objects.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Store {
     version: u64,
     matters: u64,
@@ -76,6 +76,15 @@ impl Store {
             log: VecDeque::new(),
             random: Random::new(seed),
             clock,
+        }
+    }
+
+    /// The same objects with the same past; what comes is random in another way.
+    #[must_use]
+    pub fn fork(&self, seed: u64) -> Self {
+        Self {
+            random: Random::new(seed),
+            ..self.clone()
         }
     }
 
@@ -172,6 +181,19 @@ impl Store {
         self.version += 1;
         self.record(key.clone(), Some(Arc::clone(&old)), None);
         Some(old)
+    }
+
+    /// Removes all objects of a kind.
+    pub fn remove_all(&mut self, kind: &str) {
+        let keys: Vec<Key> = self
+            .objects
+            .keys()
+            .filter(|k| k.resource.kind == kind)
+            .cloned()
+            .collect();
+        for key in keys {
+            self.remove(&key);
+        }
     }
 
     fn record(&mut self, key: Key, old: Option<Arc<Value>>, new: Option<Arc<Value>>) {

@@ -21,6 +21,8 @@ pub struct Options {
     pub force: bool,
     /// Do everything but store.
     pub dry_run: bool,
+    /// Leave the owners of fields as they are: writes of the rest of the world, which nobody contests.
+    pub unowned: bool,
 }
 
 /// How a PATCH body is to be read.
@@ -132,7 +134,7 @@ impl Verbs<'_> {
             meta.insert("generation".to_owned(), json!(1));
         }
         stamp(resource, &mut body);
-        if !applied {
+        if !applied && !options.unowned {
             managed::track_update(None, &mut body, &manager(options, false, None), &time);
         }
         if options.dry_run {
@@ -156,10 +158,9 @@ impl Verbs<'_> {
                 "namespaces \"{}\" not found",
                 route.namespace
             ))),
-            Some(ns) if text(&ns, "/metadata/deletionTimestamp").is_some() => Err(Failure::forbidden(format!(
-                "unable to create new content in namespace {} because it is being terminated",
-                route.namespace
-            ))),
+            Some(ns) if text(&ns, "/metadata/deletionTimestamp").is_some() => {
+                Err(Failure::terminating(&route.namespace))
+            }
             Some(_) => Ok(()),
         }
     }
@@ -281,7 +282,7 @@ impl Verbs<'_> {
                 .unwrap_or(0);
             metadata(&mut new).insert("generation".to_owned(), json!(generation + 1));
         }
-        if !applied {
+        if !applied && !options.unowned {
             let manager = manager(options, false, route.subresource.as_deref());
             managed::track_update(Some(live), &mut new, &manager, &self.store.clock.rfc3339());
         }

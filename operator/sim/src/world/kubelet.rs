@@ -22,7 +22,7 @@ const PRE_STOP: Duration = Duration::from_secs(20);
 const POLL: Duration = Duration::from_millis(250);
 
 /// What the kubelets know.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Kubelets {
     pods: BTreeMap<String, Run>,
 }

@@ -41,7 +41,7 @@ pub struct World {
 }
 
 /// What the lock guards.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Inner {
     /// Nodes by name.
     pub nodes: BTreeMap<String, Node>,
@@ -90,15 +90,31 @@ impl World {
             kubelets_due: None,
             streams: 0,
         };
-        let world = Self {
-            inner: Arc::new(Mutex::new(inner)),
-            changed: Arc::new(watch::Sender::new(0)),
-            server,
-        };
+        let world = Self::over(inner, server);
         for node in nodes {
             world.with(|w| w.add_node(node));
         }
         world
+    }
+
+    fn over(inner: Inner, server: Server) -> Self {
+        Self {
+            inner: Arc::new(Mutex::new(inner)),
+            changed: Arc::new(watch::Sender::new(0)),
+            server,
+        }
+    }
+
+    /// Another world in the same state, around a fork of the API server; nobody is connected to it.
+    #[must_use]
+    pub fn fork(&self, server: Server, seed: u64) -> Self {
+        let inner = self.with(|w| Inner {
+            random: Random::new(seed ^ 0x000f_f1ce),
+            server: server.clone(),
+            streams: 0,
+            ..w.clone()
+        });
+        Self::over(inner, server)
     }
 
     /// Runs `f` under the lock, then wakes whoever waits for a change.
@@ -180,12 +196,14 @@ impl Inner {
     /// Lets everything happen that is due; returns when something is due next.
     fn step(&mut self, now: Instant) -> Option<Instant> {
         let mysql = self.advance(now);
-        if self.fingerprint() != self.seen || self.kubelets_due.is_some_and(|at| at <= now) {
+        let present = self.fingerprint();
+        if present != self.seen || self.kubelets_due.is_some_and(|at| at <= now) {
+            // What they change among themselves is seen in the next pass, until nobody changes anything any more.
+            self.seen = present;
             while self.server.collect_garbage() > 0 {}
             self.bind_and_protect_claims();
             self.reconcile_stateful_sets();
             let nodes = self.step_nodes(now);
-            self.seen = self.fingerprint();
             let kubelets = self.step_kubelets(now);
             let moved = (self.fingerprint() != self.seen).then_some(now);
             self.kubelets_due = [nodes, kubelets, moved].into_iter().flatten().min();
@@ -221,6 +239,14 @@ impl Inner {
             .values()
             .filter(|p| p.namespace == namespace && p.instance == instance)
             .max_by_key(|p| p.id)
+    }
+
+    /// An instance of a cluster that is open for writes.
+    #[must_use]
+    pub fn open(&self, namespace: &str, cluster: &str) -> Option<&Process> {
+        self.processes
+            .values()
+            .find(|p| p.namespace == namespace && p.cluster == cluster && p.writable)
     }
 
     /// The running process of an instance, to be changed.

@@ -89,8 +89,19 @@ pub struct Waiting {
     pub done: oneshot::Sender<()>,
 }
 
+impl Clone for Waiting {
+    /// The same commit in another world, in which nobody waits for the answer.
+    fn clone(&self) -> Self {
+        Self {
+            index: self.index,
+            acks: self.acks.clone(),
+            done: oneshot::channel().0,
+        }
+    }
+}
+
 /// A running instance.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Process {
     /// Number of the process: another start is another number.
     pub id: u64,

@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 use mainstay_sim::Simulation;
 use mainstay_sim::kubernetes::{Effect, Rule};
 
-use crate::support::{NAME, NS, healthy, healthy_within, intact, running, secs, seed, sleep, work, write_rows};
+use crate::support::{
+    NAME, NS, healthy, healthy_within, intact, primary, running, secs, seed, serves, sleep, work, write_rows,
+};
 
 /// Names of everything that exists in the end.
 fn objects(sim: &Simulation) -> BTreeSet<String> {
@@ -70,7 +72,7 @@ async fn a_crash_after_every_request_of_a_failover_heals() {
             let mut point = sim
                 .server
                 .inject(Rule::when(effect, |r| r.client == "operator-1" && r.is_work()).nth(n));
-            let old = crate::support::primary(&sim);
+            let old = primary(&sim);
             let node = sim
                 .world
                 .with(|w| w.process(NS, &old).map(|p| p.node.clone()).unwrap_or_default());
@@ -78,12 +80,7 @@ async fn a_crash_after_every_request_of_a_failover_heals() {
             let reached = tokio::time::timeout(secs(60), point.wait()).await.is_ok();
             first.crash().await;
             let _second = sim.start_operator("operator-2");
-            let opened = sim
-                .wait(secs(120), |s| {
-                    let now = crate::support::primary(s);
-                    !now.is_empty() && now != old && s.condition(NS, NAME, "Available")
-                })
-                .await;
+            let opened = sim.wait(secs(120), |s| serves(s) && primary(s) != old).await;
             assert!(opened, "{effect:?} at write {n}\n{}", sim.picture(NS, NAME));
             write_rows(&sim, 5).await;
             sim.world.change(|w| w.power_on(&node));

@@ -89,11 +89,21 @@ async fn f30_a_contested_field_causes_no_hot_loop() {
     sim.server
         .patch(&key, None, json!({"metadata": {"annotations": {"touched": "1"}}}))
         .unwrap();
-    sleep(secs(600)).await;
+    let applies = |s: &Simulation| {
+        let writes = work(s);
+        assert!(writes.len() < 12, "fought over: {writes:#?}");
+        writes.iter().filter(|w| w.contains("apply services")).count()
+    };
     sim.server.clear_requests();
-    sleep(secs(300)).await;
-    let writes = work(&sim);
-    assert!(writes.len() < 3, "fought over: {writes:#?}");
+    sleep(secs(60)).await;
+    assert_eq!(applies(&sim), 3, "three rounds, then a truce");
+    let said = sim.cluster(NS, NAME).unwrap()["status"]["conditions"].to_string();
+    assert!(said.contains("changed back by another writer"), "{said}");
+    for _ in 0..3 {
+        sim.server.clear_requests();
+        sleep(secs(3600)).await;
+        assert!(applies(&sim) <= 2, "at most after ten, twenty, forty and sixty minutes");
+    }
 }
 
 /// Lists that are empty for a while, after every watch expired: nothing is deleted or made because a cache is empty.

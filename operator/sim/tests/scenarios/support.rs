@@ -75,13 +75,15 @@ pub(crate) fn work(sim: &Simulation) -> Vec<String> {
     requests.iter().map(ToString::to_string).collect()
 }
 
-/// Name of the instance that is open.
+/// Whether clients reach an open primary: one instance is open, and the primary Service leads to it.
+pub(crate) fn serves(sim: &Simulation) -> bool {
+    let address = sim.world.primary_address(NS, NAME);
+    let open = sim.world.with(|w| w.open(NS, NAME).map(|p| p.ip));
+    address.is_some() && address == open
+}
+
+/// Name of the instance that is open; empty when there is none.
 pub(crate) fn primary(sim: &Simulation) -> String {
-    sim.world.with(|w| {
-        let open = w
-            .processes
-            .values()
-            .find(|p| p.namespace == NS && p.cluster == NAME && p.writable);
-        open.map(|p| p.instance.clone()).unwrap_or_default()
-    })
+    sim.world
+        .with(|w| w.open(NS, NAME).map(|p| p.instance.clone()).unwrap_or_default())
 }
