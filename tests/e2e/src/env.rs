@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use k8s_openapi::api::core::v1::Namespace;
-use kube::api::{DeleteParams, PostParams};
+use k8s_openapi::api::core::v1::{Namespace, Pod};
+use kube::api::{DeleteParams, ListParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
+use mainstay_api::MySQLCluster;
 use serde_json::json;
 
 use crate::process;
@@ -144,6 +145,24 @@ impl Env {
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
             Err(error) => Err(error).with_context(|| format!("failed to delete namespace {name}")),
         }
+    }
+
+    /// Deletes the clusters of a namespace, then the namespace, and waits until it is gone. In this order, because Kubernetes
+    /// looks at a namespace whose pods take longer than five seconds to end again only after half of their grace period.
+    pub async fn end_namespace(&self, name: &str, limit: Duration) -> Result<()> {
+        let clusters: Api<MySQLCluster> = Api::namespaced(self.client.clone(), name);
+        clusters
+            .delete_collection(&DeleteParams::background(), &ListParams::default())
+            .await
+            .with_context(|| format!("failed to delete the clusters in {name}"))?;
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), name);
+        wait::objects(&pods, "", "waiting for the end of all pods", limit, |pods| {
+            pods.is_empty().then_some(())
+        })
+        .await
+        .with_context(|| format!("namespace {name}"))?;
+        self.delete_namespace(name).await?;
+        self.namespace_gone(name, limit).await
     }
 
     /// Waits until a namespace is gone.

@@ -13,7 +13,7 @@ pub struct History {
     pub acknowledged: Vec<u64>,
     /// Ids of the writes that were attempted without a known outcome.
     pub unknown: Vec<u64>,
-    /// What the client saw, in order: the first 20 errors.
+    /// What the client saw, in order: the first 20 errors, with the time since the last acknowledgement before.
     pub errors: Vec<String>,
     /// How many errors the client saw.
     pub error_count: usize,
@@ -52,6 +52,13 @@ impl History {
     #[must_use]
     pub fn gap_ms(&self) -> u64 {
         u64::try_from(self.gap.as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// What the client saw in a gap that is longer than a person would like, for a note.
+    #[must_use]
+    pub fn long_gap(&self) -> Option<String> {
+        const LONG: Duration = Duration::from_secs(1);
+        (self.gap > LONG).then(|| self.errors.join("\n             "))
     }
 
     /// Compares with the ids that an instance holds.

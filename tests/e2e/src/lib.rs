@@ -9,6 +9,7 @@ pub mod cluster;
 pub mod env;
 pub mod evidence;
 pub mod history;
+pub mod lists;
 pub mod manifest;
 pub mod operator;
 pub mod pods;

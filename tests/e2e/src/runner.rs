@@ -5,13 +5,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow};
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, join_all};
 use tokio::task::JoinHandle;
 
 use crate::cluster::{Cluster, HEAL};
 use crate::env::Env;
 use crate::evidence;
 use crate::manifest::Manifest;
+
+/// How long a namespace may take to end.
+const END: Duration = Duration::from_secs(90);
 
 /// Which run a scenario belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,10 +28,12 @@ pub enum Suite {
 /// What a scenario does to others that run at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Manner {
-    /// Runs beside everything that does not disturb, from the beginning.
+    /// Lasts long and costs nothing: runs beside everything that does not disturb, from the beginning.
     Background,
-    /// Touches only its own namespaces.
-    Calm,
+    /// Works with the shared cluster: one after the other.
+    Shared,
+    /// Touches only its own namespaces: one after the other, beside those that work with the shared cluster.
+    Own,
     /// Stops the operator or nodes.
     Disturbing,
 }
@@ -149,113 +154,93 @@ pub struct Options {
     pub keep: bool,
 }
 
-/// Runs scenarios: those in the background beside the calm ones, then those that disturb.
+/// Runs scenarios: those that do not disturb in lanes beside each other, then those that do.
 pub async fn run(env: &Env, scenarios: Vec<&'static Scenario>, options: Options) -> Summary {
-    let total = scenarios.len();
-    let mut state = State {
+    let state = State {
         env: env.clone(),
         options,
         shared: Shared::default(),
-        summary: Summary::default(),
-        total,
-        namespaces: Vec::new(),
+        total: scenarios.len(),
+        summary: Mutex::default(),
+        ends: Mutex::default(),
     };
-    let (background, rest): (Vec<_>, Vec<_>) = scenarios.into_iter().partition(|s| s.manner == Manner::Background);
-    let (calm, disturbing): (Vec<_>, Vec<_>) = rest.into_iter().partition(|s| s.manner == Manner::Calm);
-    let mut running: Vec<_> = background.into_iter().map(|s| state.start(s)).collect();
-    for scenario in calm {
-        state.foreground(scenario).await;
-    }
-    for started in running.drain(..) {
-        state.finish(started).await;
-    }
-    for scenario in disturbing {
-        state.foreground(scenario).await;
-    }
+    let of = |manner: Manner| {
+        let chosen = scenarios.iter().copied().filter(move |s| s.manner == manner);
+        chosen.collect::<Vec<_>>()
+    };
+    let background = join_all(of(Manner::Background).into_iter().map(|s| state.one(s)));
+    tokio::join!(background, state.lane(of(Manner::Shared)), state.lane(of(Manner::Own)));
+    state.lane(of(Manner::Disturbing)).await;
     state.clean_up().await;
-    state.summary
-}
-
-struct Started {
-    scenario: &'static Scenario,
-    context: Arc<Context>,
-    began: Instant,
-    task: JoinHandle<(Result<()>, Duration)>,
+    state.summary.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
 struct State {
     env: Env,
     options: Options,
     shared: Shared,
-    summary: Summary,
     total: usize,
-    namespaces: Vec<String>,
+    summary: Mutex<Summary>,
+    /// Namespaces that are being deleted.
+    ends: Mutex<Vec<JoinHandle<Result<()>>>>,
 }
 
 impl State {
-    fn start(&self, scenario: &'static Scenario) -> Started {
+    async fn lane(&self, scenarios: Vec<&'static Scenario>) {
+        for scenario in scenarios {
+            self.one(scenario).await;
+        }
+    }
+
+    async fn one(&self, scenario: &'static Scenario) {
+        {
+            let mut summary = lock(&self.summary);
+            if self.options.fail_fast && !summary.failed.is_empty() {
+                summary.skipped += 1;
+                return;
+            }
+        }
         say(&format!("         {:<24} {}", scenario.name, scenario.shows));
         let context = Arc::new(Context::new(self.env.clone(), scenario.name, Arc::clone(&self.shared)));
-        let given = Arc::clone(&context);
         let began = Instant::now();
-        let task = tokio::spawn(async move {
-            let result = tokio::time::timeout(scenario.limit, (scenario.run)(given)).await;
-            let result = result.unwrap_or_else(|_| Err(anyhow!("not done within {:?}", scenario.limit)));
-            (result, began.elapsed())
-        });
-        Started {
-            scenario,
-            context,
-            began,
-            task,
-        }
-    }
-
-    async fn foreground(&mut self, scenario: &'static Scenario) {
-        if self.options.fail_fast && !self.summary.failed.is_empty() {
-            self.summary.skipped += 1;
-            return;
-        }
-        let started = self.start(scenario);
-        self.finish(started).await;
-    }
-
-    async fn finish(&mut self, started: Started) {
-        let Started {
-            scenario,
-            context,
-            began,
-            task,
-        } = started;
-        let (result, took) = match task.await {
-            Ok(ended) => ended,
-            Err(error) => (Err(error).context("the scenario panicked"), began.elapsed()),
+        // A task of its own, so that a panic is a failure like any other.
+        let work = tokio::spawn(tokio::time::timeout(scenario.limit, (scenario.run)(Arc::clone(&context))));
+        let result = match work.await {
+            Ok(Ok(result)) => result,
+            Ok(Err(_elapsed)) => Err(anyhow!("not done within {:?}", scenario.limit)),
+            Err(error) => Err(error).context("the scenario panicked"),
         };
-        let number = self.summary.passed + self.summary.failed.len() + 1;
-        let head = format!("[{number:>2}/{}]  {:<24}", self.total, scenario.name);
-        let seconds = took.as_secs_f64();
-        for note in lock(&context.notes).iter() {
-            say(&format!("           {note}"));
-        }
-        let mine = lock(&context.namespaces).clone();
-        match result {
-            Ok(()) => {
-                self.summary.passed += 1;
-                say(&format!("{head} ok      {seconds:6.1} s"));
+        self.finish(scenario.name, &context, result, began.elapsed()).await;
+    }
+
+    async fn finish(&self, name: &'static str, context: &Context, result: Result<()>, took: Duration) {
+        let number = {
+            let mut summary = lock(&self.summary);
+            if result.is_ok() {
+                summary.passed += 1;
+            } else {
+                summary.failed.push(name);
             }
-            Err(error) => {
-                self.summary.failed.push(scenario.name);
-                say(&format!("{head} FAILED  {seconds:6.1} s"));
-                say(&format!("           {error:#}"));
-                self.keep_evidence(&context, &error).await;
-                if self.options.keep {
-                    say(&format!("           kept: {}", mine.join(", ")));
-                    return;
-                }
+            summary.passed + summary.failed.len()
+        };
+        let word = if result.is_ok() { "ok     " } else { "FAILED " };
+        let (total, seconds) = (self.total, took.as_secs_f64());
+        let mut text = format!("[{number:>2}/{total}]  {name:<24} {word} {seconds:6.1} s");
+        for note in lock(&context.notes).iter() {
+            text.push_str(&format!("\n           {note}"));
+        }
+        say(&text);
+        let mine = lock(&context.namespaces).clone();
+        if let Err(error) = result {
+            say(&format!("           {error:#}"));
+            self.keep_evidence(context, &error).await;
+            if self.options.keep {
+                say(&format!("           kept: {}", mine.join(", ")));
+                return;
             }
         }
         for namespace in mine {
-            self.delete(namespace).await;
+            self.end(namespace);
         }
     }
 
@@ -267,28 +252,26 @@ impl State {
         }
     }
 
-    async fn delete(&mut self, namespace: String) {
-        if let Err(error) = self.env.delete_namespace(&namespace).await {
-            say(&format!("           {error:#}"));
-        }
-        self.namespaces.push(namespace);
+    /// Begins the end of a namespace.
+    fn end(&self, namespace: String) {
+        let env = self.env.clone();
+        let end = tokio::spawn(async move { env.end_namespace(&namespace, END).await });
+        lock(&self.ends).push(end);
     }
 
-    /// Deletes what is left and waits for its end: a namespace that hangs is a failure (F27).
-    async fn clean_up(&mut self) {
-        if self.options.keep && !self.summary.failed.is_empty() {
-            return;
+    /// Waits for the end of everything: a namespace that hangs is a failure (F27).
+    async fn clean_up(&self) {
+        if !(self.options.keep && !lock(&self.summary).failed.is_empty())
+            && let Some(cluster) = self.shared.lock().await.take()
+        {
+            self.end(cluster.namespace);
         }
-        if let Some(cluster) = self.shared.lock().await.take() {
-            self.namespaces.push(cluster.namespace.clone());
-            if let Err(error) = self.env.delete_namespace(&cluster.namespace).await {
+        let ends = std::mem::take(&mut *lock(&self.ends));
+        for ended in join_all(ends).await {
+            let ended = ended.context("the clean-up panicked").and_then(|ended| ended);
+            if let Err(error) = ended {
                 say(&format!("           {error:#}"));
-            }
-        }
-        for namespace in std::mem::take(&mut self.namespaces) {
-            if let Err(error) = self.env.namespace_gone(&namespace, Duration::from_secs(90)).await {
-                say(&format!("           namespace {namespace} does not end: {error:#}"));
-                self.summary.failed.push("clean-up");
+                lock(&self.summary).failed.push("clean-up");
             }
         }
     }

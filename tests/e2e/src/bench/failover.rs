@@ -1,6 +1,5 @@
 //! How long writes are away in a fault, and that nothing acknowledged is lost.
 
-use std::fmt::Write as _;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -12,6 +11,7 @@ use super::Gaps;
 use crate::cluster::Cluster;
 use crate::env::{Env, OPERATOR_NAMESPACE};
 use crate::history::History;
+use crate::lists::Lists;
 use crate::pods;
 use crate::runner::{Context, say};
 use crate::testbed::Testbed;
@@ -174,6 +174,7 @@ async fn once(env: &Env, cluster: &Cluster, testbed: &Testbed, fault: Fault, num
         cluster.app().await?
     };
     let table = format!("w{}", jiff::Timestamp::now().as_millisecond());
+    let lists = Lists::start(&login, &format!("l{table}"), 2).await?;
     let mut writer = Writer::start(login, &table).await?;
     writer.progress(SOME, AWAY).await.context("before the fault")?;
     fault.inject(cluster, testbed, &pod, &node).await?;
@@ -187,19 +188,15 @@ async fn once(env: &Env, cluster: &Cluster, testbed: &Testbed, fault: Fault, num
     cluster.serves(WHOLE).await.context("after the fault")?;
     let history = writer.finish().await?;
     cluster.check(&history, &table).await?;
-    let mut line = format!(
-        "{} {number:>2}: gap {} ms, {} errors",
+    let operations = lists.finish(cluster).await?;
+    say(&format!(
+        "{} {number:>2}: gap {} ms, {} errors, 0 of {} writes and {operations} list operations lost, {pod} -> {}",
         fault.name(),
         history.gap_ms(),
-        history.error_count
-    );
-    let _ = write!(
-        line,
-        ", {} writes, 0 lost, {pod} -> {}",
+        history.error_count,
         history.acknowledged.len(),
         cluster.primary().await?
-    );
-    say(&line);
+    ));
     if let Some(phases) = super::phases(cluster).await? {
         say(&format!("      {phases}"));
     }

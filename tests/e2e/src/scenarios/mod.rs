@@ -52,7 +52,7 @@ pub const ALL: &[Scenario] = &[
     scenario!(
         "smoke",
         Ci,
-        Calm,
+        Shared,
         LIMIT,
         data_path::smoke,
         "a cluster of three comes up, a row goes in and comes out of a replica"
@@ -60,7 +60,7 @@ pub const ALL: &[Scenario] = &[
     scenario!(
         "data-path",
         Ci,
-        Calm,
+        Shared,
         LIMIT,
         data_path::all_of_it,
         "Services, TLS, time zones, the application's Secret, accounts, semi-sync"
@@ -68,7 +68,7 @@ pub const ALL: &[Scenario] = &[
     scenario!(
         "policy-changed-f27",
         Long,
-        Calm,
+        Own,
         LIMIT,
         deletion::policy_changed,
         "a deletion policy that is changed later counts for the Secrets, too (F27)"
@@ -76,7 +76,7 @@ pub const ALL: &[Scenario] = &[
     scenario!(
         "role-labels",
         Long,
-        Calm,
+        Shared,
         LIMIT,
         data_path::role_labels,
         "pods carry their role as a label"
@@ -84,7 +84,7 @@ pub const ALL: &[Scenario] = &[
     scenario!(
         "plugin-status",
         Ci,
-        Calm,
+        Shared,
         LIMIT,
         plugin::status,
         "kubectl mainstay status shows the cluster"
@@ -92,7 +92,7 @@ pub const ALL: &[Scenario] = &[
     scenario!(
         "sizes-f15",
         Ci,
-        Calm,
+        Shared,
         LIMIT,
         configuration::sizes,
         "mysqld has the derived sizes (F15)"
@@ -100,7 +100,7 @@ pub const ALL: &[Scenario] = &[
     scenario!(
         "rights",
         Ci,
-        Calm,
+        Shared,
         LIMIT,
         rights::least_privilege,
         "the operator may do what it needs and nothing else"
@@ -108,7 +108,7 @@ pub const ALL: &[Scenario] = &[
     scenario!(
         "invalid",
         Ci,
-        Calm,
+        Own,
         LIMIT,
         invalid::refused,
         "every wrong manifest is refused or explained within 2 s"
@@ -116,7 +116,7 @@ pub const ALL: &[Scenario] = &[
     scenario!(
         "explained",
         Ci,
-        Calm,
+        Own,
         LIMIT,
         explained::conditions,
         "quota, scheduling and image trouble stand in the conditions"
@@ -124,7 +124,7 @@ pub const ALL: &[Scenario] = &[
     scenario!(
         "names-f01",
         Ci,
-        Calm,
+        Own,
         LIMIT,
         names::lengths,
         "the longest name works, longer ones are refused (F01)"
@@ -132,7 +132,7 @@ pub const ALL: &[Scenario] = &[
     scenario!(
         "equal-names-f28",
         Ci,
-        Calm,
+        Own,
         LIMIT,
         names::equal,
         "equal names in two namespaces, a foreign Service with our name (F28)"
@@ -140,7 +140,7 @@ pub const ALL: &[Scenario] = &[
     scenario!(
         "overlay-f24-f04",
         Ci,
-        Calm,
+        Own,
         LIMIT,
         overlay::reaches_pods,
         "overlay in every pod; ndots:1; no full domain (F24, F04)"
@@ -148,7 +148,7 @@ pub const ALL: &[Scenario] = &[
     scenario!(
         "roll",
         Ci,
-        Calm,
+        Shared,
         LIMIT,
         configuration::roll,
         "a change of configuration restarts one instance at a time, the primary last"
@@ -156,7 +156,7 @@ pub const ALL: &[Scenario] = &[
     scenario!(
         "passwords-f11",
         Ci,
-        Calm,
+        Own,
         LIMIT,
         passwords::odd,
         "odd passwords; Secrets edited, emptied and deleted (F11)"
@@ -164,7 +164,7 @@ pub const ALL: &[Scenario] = &[
     scenario!(
         "deletion-f27",
         Ci,
-        Calm,
+        Own,
         Duration::from_mins(6),
         deletion::claims,
         "claims outlive the cluster and bring it back; policy Delete; namespaces end (F27)"
@@ -172,7 +172,7 @@ pub const ALL: &[Scenario] = &[
     scenario!(
         "pods-restart",
         Ci,
-        Calm,
+        Shared,
         LIMIT,
         restarts::pods,
         "any pod or mysqld may end; no acknowledged write is lost"

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 
 use crate::cluster::{Cluster, HEAL};
+use crate::lists::Lists;
 use crate::runner::Context;
 use crate::writer::Writer;
 use crate::{operator, pods, wait};
@@ -83,7 +84,9 @@ async fn step(
     action: impl AsyncFnOnce() -> Result<()>,
 ) -> Result<()> {
     let table = format!("w{}", jiff::Timestamp::now().as_millisecond());
-    let mut writer = Writer::start(cluster.app().await?, &table).await?;
+    let login = cluster.app().await?;
+    let lists = Lists::start(&login, &format!("l{table}"), 2).await?;
+    let mut writer = Writer::start(login, &table).await?;
     let began = Instant::now();
     action().await.with_context(|| what.to_owned())?;
     writer.progress(50, WRITES).await.with_context(|| what.to_owned())?;
@@ -91,6 +94,7 @@ async fn step(
     let healed = began.elapsed();
     let history = writer.finish().await?;
     cluster.check(&history, &table).await.with_context(|| what.to_owned())?;
+    lists.finish(cluster).await.with_context(|| what.to_owned())?;
     context.note(format!(
         "{what}: longest gap {} ms, healed in {:.1} s, {} errors, {} writes, 0 lost",
         history.gap_ms(),
@@ -98,6 +102,9 @@ async fn step(
         history.error_count,
         history.acknowledged.len()
     ));
+    if let Some(errors) = history.long_gap() {
+        context.note(format!("  {errors}"));
+    }
     Ok(())
 }
 

@@ -69,11 +69,21 @@ async fn list(context: &Context, namespace: &str, who: &str) -> Result<String> {
 }
 
 async fn may(context: &Context, namespace: &str, who: &str, verb: &str, resource: &str) -> Result<bool> {
-    // kubectl exits with 1 for "no".
-    let answer = context
-        .env
-        .kubectl(&["auth", "can-i", verb, resource, "-n", namespace, "--as", who])
-        .await;
+    // Of TYPE/NAME kubectl takes the second for the name of an object; and it exits with 1 for "no".
+    let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
+    let subresource = format!("--subresource={subresource}");
+    let question = [
+        "auth",
+        "can-i",
+        verb,
+        resource,
+        &subresource,
+        "-n",
+        namespace,
+        "--as",
+        who,
+    ];
+    let answer = context.env.kubectl(&question).await;
     Ok(answer.is_ok_and(|text| text.trim() == "yes"))
 }
 
