@@ -174,7 +174,8 @@ pub struct InstanceReport {
     pub persisted: Persisted,
     /// State of mysqld.
     pub mysqld: Mysqld,
-    /// Why mysqld is not running, or how far an initialisation or clone is.
+    /// Why mysqld is not running, or how far an initialisation or clone is; of a running one, which passwords are ignored
+    /// and why, with `; ` between them.
     pub message: String,
     /// Restarts of mysqld since the manager began.
     pub restarts: u32,

@@ -32,6 +32,9 @@ pub struct Timing {
     /// An old primary's address is taken out of the primary's EndpointSlice this long after its end, if no other one has
     /// replaced it.
     pub unroute_primary: Duration,
+    /// The same, when its mysqld is seen starting again: after crash recovery it may show what nobody acknowledged. Not at
+    /// once, because that write would hold the new primary's up by a second (decision A9).
+    pub unroute_restarted: Duration,
     /// An election is told in detail when it lasts longer than this: a write of status would delay it.
     pub tell: Duration,
     /// An open cluster is looked at this often although nothing was heard that calls for it: transactions that came from
@@ -60,6 +63,7 @@ impl Default for Timing {
             routing: Duration::from_secs(1),
             unroute: Duration::from_secs(2),
             unroute_primary: Duration::from_secs(3),
+            unroute_restarted: Duration::from_secs(1),
             tell: Duration::from_secs(1),
             patrol: Duration::from_secs(15),
             fence: Duration::from_millis(500),

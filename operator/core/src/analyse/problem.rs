@@ -179,6 +179,9 @@ problems! {
     SecretIncomplete: Degraded, Building, ResourcesReady,
         "a generated Secret lacks a key, and there is a data directory that was made with it",
         "it is never generated anew; restore the Secret with its former values";
+    SecretUnusable: Degraded, Nothing, ResourcesReady,
+        "an instance says that it ignores a password of a Secret",
+        "the password of before stays in force; correct the Secret";
     ObjectRefused: Degraded, Nothing, ResourcesReady,
         "the API server refused an object",
         "";

@@ -1,10 +1,12 @@
 //! Problems of the spec and of the Kubernetes objects made from it.
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 
 use crate::analyse::{Analysis, ProblemCode};
 use crate::names::CLAIM_TEMPLATE;
-use crate::observed::{InstanceObserved, ObjectKind, Observed, PodView};
+use crate::observed::{InstanceObserved, Mysqld, ObjectKind, Observed, PodView};
 use crate::subject::Subject;
 
 /// Fields that cannot be accepted.
@@ -159,6 +161,7 @@ pub(super) fn secrets(subject: &Subject<'_>, observed: &Observed, now: Timestamp
         let message = format!("the Secret {secret} lacks {}", missing.join(", "));
         analysis.found(ProblemCode::SecretIncomplete, message);
     }
+    unusable_passwords(observed, analysis);
     if observed
         .secrets
         .server
@@ -169,6 +172,17 @@ pub(super) fn secrets(subject: &Subject<'_>, observed: &Observed, now: Timestamp
             ProblemCode::CertificateExpired,
             format!("the server certificate of {} has ended", subject.name),
         );
+    }
+}
+
+/// What instances say of the passwords that are mounted into them. All say the same, some a moment later.
+fn unusable_passwords(observed: &Observed, analysis: &mut Analysis) {
+    let running = observed.instances.iter().filter_map(InstanceObserved::report);
+    let said = running
+        .filter(|report| report.mysqld == Mysqld::Running && !report.message.is_empty())
+        .flat_map(|report| report.message.split("; "));
+    for message in said.collect::<BTreeSet<_>>() {
+        analysis.found(ProblemCode::SecretUnusable, shorten(message));
     }
 }
 

@@ -17,7 +17,7 @@ use crate::view::{Seen, View};
 pub(crate) fn plan(view: &View<'_>, draft: &mut Draft) {
     let names = view.subject.names();
     let (read_write, reads) = (names.primary_service(), names.replicas_service());
-    let primary = primary(view, &read_write);
+    let primary = primary(view, &read_write, draft);
     let replicas = replicas(view, &reads, draft);
     for (service, addresses) in [(read_write, primary), (reads, replicas)] {
         // A Service that was never routed gets an empty slice: "nobody serves" is written, not only missing.
@@ -29,31 +29,44 @@ pub(crate) fn plan(view: &View<'_>, draft: &mut Draft) {
 }
 
 /// What the read-write Service should hold; `None`: what it holds.
-fn primary(view: &View<'_>, service: &str) -> Option<Vec<PodAddress>> {
+fn primary(view: &View<'_>, service: &str, draft: &mut Draft) -> Option<Vec<PodAddress>> {
     if let Some(open) = view.open_primary() {
         return address(open.instance).map(|address| vec![address]);
     }
-    let began = match (&view.rules.phase, &view.rules.last_change) {
-        (Phase::Electing { .. }, _) => view.rules.phase_since,
-        (Phase::Open, Some(change)) if change.opened.is_none() => change.began,
+    let (began, planned) = match (&view.rules.phase, &view.rules.last_change) {
+        (Phase::Electing { preferred }, _) => (view.rules.phase_since, preferred.is_some()),
+        (Phase::Open, Some(change)) if change.opened.is_none() => (change.began, change.kind == ChangeKind::Switchover),
         // A single instance that restarts: it will be the same one again.
         (Phase::Open, _) => return None,
     };
     let routed: Vec<_> = slices(view, service).flat_map(uids).collect();
-    let starting = |seen: Seen<'_>| match seen.report.mysqld {
+    let returns = |seen: Seen<'_>| match seen.report.mysqld {
         Mysqld::Starting | Mysqld::Initialising | Mysqld::Cloning | Mysqld::Failed => true,
-        Mysqld::Running | Mysqld::Down => false,
+        Mysqld::Running => !planned,
+        Mysqld::Down => false,
     };
-    // After crash recovery it may show what nobody acknowledged.
     let restarted = view
         .heard()
-        .any(|seen| starting(seen) && uid(seen.instance).is_some_and(|u| routed.contains(&u)));
-    (restarted || view.age(began) >= view.timing.unroute_primary).then(Vec::new)
+        .any(|seen| returns(seen) && uid(seen.instance).is_some_and(|u| routed.contains(&u)));
+    let limit = if restarted {
+        view.timing.unroute_restarted
+    } else {
+        view.timing.unroute_primary
+    };
+    let left = limit.saturating_sub(view.age(began));
+    if left.is_zero() {
+        return Some(Vec::new());
+    }
+    if !routed.is_empty() {
+        draft.look_in(left);
+    }
+    None
 }
 
 /// It may serve reads: it was compared with the primary, which is what members are.
 pub(crate) fn serves_reads(view: &View<'_>, seen: Seen<'_>) -> bool {
-    view.is_member(seen) && seen.running() && !seen.report.writable && !seen.leaving()
+    let kept_out = view.kept_out(seen.instance);
+    view.is_member(seen) && seen.running() && !seen.report.writable && !seen.leaving() && !kept_out
 }
 
 /// What the Service for reads should hold; `None`: what it holds.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::states::{Instance, State, electing, fresh, healthy, members_but, name, now};
+use crate::states::{Instance, State, electing, fresh, healthy, id, members_but, name, now};
 use crate::world::World;
 use jiff::SignedDuration;
 use mainstay_api::cluster::DeletionPolicy;
@@ -309,19 +309,41 @@ fn unrouted() -> State {
 }
 
 #[test]
-fn an_election_takes_the_old_primary_out_when_it_starts_again_or_after_three_seconds() {
-    assert_eq!(routes(&unrouted(), PRIMARY), None, "one write is enough: the new one's");
-    let starting = unrouted().with(0, |i| i.mysqld(Mysqld::Starting));
-    assert_eq!(
-        routes(&starting, PRIMARY),
-        Some(names(&[])),
-        "it may show what nobody acknowledged"
-    );
-    let old = now() - SignedDuration::from_secs(4);
-    assert_eq!(
-        routes(&unrouted().rules(|rules| rules.phase_since = old), PRIMARY),
-        Some(names(&[]))
-    );
+fn an_election_takes_the_old_primary_out_a_second_after_it_returned_or_after_three_seconds() {
+    let unrouted = |mysqld, preferred: Option<usize>, milliseconds| {
+        let since = now() - SignedDuration::from_millis(milliseconds);
+        unrouted().with(0, |i| i.mysqld(mysqld)).rules(|rules| {
+            rules.phase = Phase::Electing {
+                preferred: preferred.map(id),
+            };
+            rules.phase_since = since;
+        })
+    };
+    let out = Some(names(&[]));
+    for (mysqld, preferred, limit) in [
+        // After crash recovery it may show what nobody acknowledged.
+        (Mysqld::Starting, None, 1000),
+        (Mysqld::Running, None, 1000),
+        (Mysqld::Starting, Some(1), 1000),
+        // In a switchover it answers, and shows nothing else than before.
+        (Mysqld::Running, Some(1), 3000),
+        (Mysqld::Down, None, 3000),
+    ] {
+        // One write is enough, the new primary's; one just before would hold it up.
+        let early = unrouted(mysqld, preferred, limit - 1);
+        assert_eq!(routes(&early, PRIMARY), None, "{mysqld:?} {preferred:?}");
+        assert_eq!(
+            routes(&unrouted(mysqld, preferred, limit), PRIMARY),
+            out,
+            "{mysqld:?} {preferred:?}"
+        );
+        assert!(
+            early
+                .plan()
+                .look_again
+                .is_some_and(|again| again <= Duration::from_millis(1))
+        );
+    }
 }
 
 #[test]
