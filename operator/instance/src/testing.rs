@@ -76,6 +76,7 @@ pub(crate) fn replica() -> ServerState {
         channel: Some(Channel {
             host: "localhost".to_owned(),
             port: 33062,
+            auto_position: true,
             receiver: Receiver::On,
             applier_running: true,
             last_heard: Some(Duration::from_millis(100)),
@@ -238,8 +239,18 @@ impl Mysql for FakeMysql {
             state.channel = Some(Channel {
                 host: source.host.clone(),
                 port: source.port,
+                auto_position: true,
                 ..Channel::default()
             });
+        });
+        Ok(())
+    }
+
+    async fn change_source(&self, source: &ReplicationSource, _limit: Duration) -> Result<(), MysqlError> {
+        self.call(format!("change_source {}:{}", source.host, source.port));
+        self.with_channel(|channel| {
+            channel.host.clone_from(&source.host);
+            channel.port = source.port;
         });
         Ok(())
     }

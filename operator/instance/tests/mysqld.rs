@@ -267,6 +267,53 @@ async fn a_lost_primary_is_replaced_and_returns_as_a_replica() {
     }
 }
 
+/// A primary that ends while it sends a transaction leaves its replicas with a part of it, for the rest of which their
+/// appliers wait. Neither the one that wins nor the one that follows may wait for what never comes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs the files of a MySQL image: MAINSTAY_TEST_MYSQL"]
+async fn a_primary_that_is_lost_in_the_middle_of_a_transaction_holds_nobody_up() {
+    const WAITS: &str = "SELECT COUNT(*) FROM performance_schema.replication_applier_status_by_coordinator \
+                         WHERE PROCESSING_TRANSACTION<>''";
+    const LARGE: &str = "INSERT INTO my_app.t WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n+1 FROM c WHERE n<400000) \
+                         SELECT n FROM c";
+    show_logs();
+    let mut cluster = Cluster::bootstrap(3).await;
+    make_table(&mut cluster, 0).await;
+    let mut client = cluster.nodes[0].root().await;
+    client
+        .query_drop("SET SESSION binlog_transaction_compression=OFF, cte_max_recursion_depth=1000000, binlog_row_event_max_size=256")
+        .await
+        .unwrap();
+    let writing = tokio::spawn(async move { client.query_drop(LARGE).await.is_ok() });
+    until("a part of the transaction was received", async || {
+        cluster.nodes[1].text(WAITS).await.as_deref() == Some("1")
+    })
+    .await;
+    cluster.nodes[0].cut().await;
+    assert!(!writing.await.unwrap(), "it was acknowledged");
+    cluster.epoch += 1;
+    let one = cluster.give(1, Verb::Fence).await.must_be_done().set();
+    let two = cluster.give(2, Verb::Fence).await.must_be_done().set();
+    assert_eq!(one, two, "nobody has the whole transaction");
+    assert_eq!(cluster.nodes[1].text(WAITS).await.as_deref(), Some("1"));
+    let began = Instant::now();
+    cluster.make_primary(1).await;
+    println!("attach, open: {:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(3));
+    insert(&cluster.nodes[1], 500_000).await.unwrap();
+    let new = cluster.mark(1).await;
+    cluster.nodes[2].wait_for(&new).await;
+    assert_eq!(rows(&cluster.nodes[2]).await, BTreeSet::from([500_000]));
+    let sources = "SELECT COUNT(*) FROM performance_schema.replication_connection_configuration";
+    until("the new primary forgot its source", async || {
+        cluster.nodes[1].text(sources).await.as_deref() == Some("0")
+    })
+    .await;
+    for node in &mut cluster.nodes {
+        node.cut().await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs the files of a MySQL image: MAINSTAY_TEST_MYSQL"]
 async fn a1_a_fence_under_a_hanging_commit_acknowledges_nothing() {

@@ -103,6 +103,26 @@ impl Adapter {
             .unwrap_or_default())
     }
 
+    /// Stops both replication threads. An applier that waits for the rest of a transaction would wait for a minute before it
+    /// stops; without a receiver no rest comes, so it is killed, and rolls back.
+    async fn stop_replica(&self, what: &'static str, limit: Duration) -> Result<(), MysqlError> {
+        let deadline = Instant::now() + limit;
+        self.control_plain(what, limit, sql::STOP_RECEIVER).await?;
+        let waiting = Statement::plain(sql::WAITING_FOR_THE_REST);
+        for row in self.rows(&self.control, what, left(deadline), waiting).await? {
+            let kill = sql::kill(read::column(&row, 0)?);
+            match self.control(what, left(deadline), &[kill]).await {
+                Ok(())
+                | Err(MysqlError::Server {
+                    code: sql::ER_NO_SUCH_THREAD,
+                    ..
+                }) => {}
+                Err(other) => return Err(other),
+            }
+        }
+        self.control_plain(what, left(deadline), sql::STOP_REPLICA).await
+    }
+
     async fn notes(&self, limit: Duration) -> Result<Notes, MysqlError> {
         let rows = self
             .rows(
@@ -203,9 +223,21 @@ impl Mysql for Adapter {
         self.control_plain("accept writes", limit, sql::OPEN_WRITES).await
     }
 
+    async fn serve_clients(&self, serve: bool, limit: Duration) -> Result<(), MysqlError> {
+        let what = if serve { "let clients come" } else { "send all clients away" };
+        self.control(what, limit, &[sql::serve_clients(serve)]).await
+    }
+
     async fn set_source(&self, source: &ReplicationSource, limit: Duration) -> Result<(), MysqlError> {
-        let statements = [Statement::plain(sql::STOP_REPLICA), sql::set_source(source)];
-        self.control("set the replication source", limit, &statements).await
+        const WHAT: &str = "set the replication source";
+        let deadline = Instant::now() + limit;
+        self.stop_replica(WHAT, limit).await?;
+        self.control(WHAT, left(deadline), &[sql::set_source(source)]).await
+    }
+
+    async fn change_source(&self, source: &ReplicationSource, limit: Duration) -> Result<(), MysqlError> {
+        self.control("change the replication source", limit, &[sql::change_source(source)])
+            .await
     }
 
     async fn start_receiver(&self, ordinal: u32, password: &SecretString, limit: Duration) -> Result<(), MysqlError> {
@@ -222,11 +254,10 @@ impl Mysql for Adapter {
     }
 
     async fn forget_source(&self, limit: Duration) -> Result<(), MysqlError> {
-        let statements = [
-            Statement::plain(sql::STOP_REPLICA),
-            Statement::plain(sql::FORGET_SOURCE),
-        ];
-        self.control("forget the replication source", limit, &statements).await
+        const WHAT: &str = "forget the replication source";
+        let deadline = Instant::now() + limit;
+        self.stop_replica(WHAT, limit).await?;
+        self.control_plain(WHAT, left(deadline), sql::FORGET_SOURCE).await
     }
 
     async fn semi_sync_on(&self, acks: u32, limit: Duration) -> Result<(), MysqlError> {

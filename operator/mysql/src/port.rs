@@ -116,6 +116,11 @@ pub trait Mysql: Send + Sync {
     /// Sets the source, with both replication threads stopped. This DROPS the relay log (decision A5).
     async fn set_source(&self, source: &ReplicationSource, limit: Duration) -> Result<(), MysqlError>;
 
+    /// Changes the source of a channel with auto-positioning whose receiver is stopped and whose applier runs on. The relay
+    /// log stays; a transaction of which only a part was received is received again from the new source. A tenth of the time
+    /// of [`Mysql::set_source`], and it cannot hang on such a part.
+    async fn change_source(&self, source: &ReplicationSource, limit: Duration) -> Result<(), MysqlError>;
+
     /// Starts receiving, logged in as the replication account of `ordinal`. The password is kept by the server in memory
     /// only: not in its tables, so not in clones and backups.
     async fn start_receiver(&self, ordinal: u32, password: &SecretString, limit: Duration) -> Result<(), MysqlError>;

@@ -117,6 +117,7 @@ fn read_channel(row: &Row, applier_errors: &[Row], received: &[Row]) -> Result<C
             .unwrap_or_default(),
         last_heard: age(row, 6)?,
         applying_for: age(row, 7)?,
+        auto_position: text(row, 8)? == "1",
         receiver_error: sql::server_message(column(row, 4)?, text(row, 5)?),
         applier_error,
     })

@@ -62,7 +62,7 @@ TIMESTAMPDIFF(MICROSECOND, NULLIF(GREATEST(s.LAST_HEARTBEAT_TIMESTAMP, s.LAST_QU
 '0000-00-00 00:00:00.000000'), NOW(6)), \
 (SELECT TIMESTAMPDIFF(MICROSECOND, MIN(w.APPLYING_TRANSACTION_ORIGINAL_COMMIT_TIMESTAMP), NOW(6)) \
 FROM performance_schema.replication_applier_status_by_worker w \
-WHERE w.CHANNEL_NAME='' AND w.APPLYING_TRANSACTION<>'') \
+WHERE w.CHANNEL_NAME='' AND w.APPLYING_TRANSACTION<>''), c.AUTO_POSITION \
 FROM performance_schema.replication_connection_configuration c \
 JOIN performance_schema.replication_connection_status s ON s.CHANNEL_NAME=c.CHANNEL_NAME \
 JOIN performance_schema.replication_applier_status a ON a.CHANNEL_NAME=c.CHANNEL_NAME WHERE c.CHANNEL_NAME=''; \
@@ -86,18 +86,39 @@ pub(crate) const READ_STATE_RESULTS: usize = 7;
 
 pub(crate) const SET_SUPER_READ_ONLY: &str = "SET GLOBAL super_read_only=ON";
 pub(crate) const LEAVE_SUPER_READ_ONLY: &str = "SET GLOBAL super_read_only=OFF";
-/// Switches `super_read_only` off with it.
-pub(crate) const OPEN_WRITES: &str = "SET GLOBAL read_only=OFF";
+/// Switches `super_read_only` off with it; clients may come.
+pub(crate) const OPEN_WRITES: &str = "SET GLOBAL offline_mode=OFF, GLOBAL read_only=OFF";
 
+/// Without clients: their sessions end at once, whatever they do.
+pub(crate) fn serve_clients(serve: bool) -> Statement {
+    Statement::plain(format!("SET GLOBAL offline_mode={}", if serve { "OFF" } else { "ON" }))
+}
+
+/// The coordinator of a stopped receiver's relay log that waits for the rest of a transaction.
+pub(crate) const WAITING_FOR_THE_REST: &str = "\
+SELECT t.PROCESSLIST_ID FROM performance_schema.replication_applier_status_by_coordinator c \
+JOIN performance_schema.replication_connection_status s ON s.CHANNEL_NAME=c.CHANNEL_NAME \
+JOIN performance_schema.threads t ON t.THREAD_ID=c.THREAD_ID \
+WHERE c.CHANNEL_NAME='' AND c.PROCESSING_TRANSACTION<>'' AND s.SERVICE_STATE='OFF'";
 pub(crate) const STOP_REPLICA: &str = "STOP REPLICA FOR CHANNEL ''";
 pub(crate) const STOP_RECEIVER: &str = "STOP REPLICA IO_THREAD FOR CHANNEL ''";
 pub(crate) const START_APPLIER: &str = "START REPLICA SQL_THREAD FOR CHANNEL ''";
 pub(crate) const FORGET_SOURCE: &str = "RESET REPLICA ALL FOR CHANNEL ''";
 
+/// For a channel that is new, or whose applier is stopped.
 pub(crate) fn set_source(source: &ReplicationSource) -> Statement {
+    change_replication_source(source, "SOURCE_AUTO_POSITION=1, ")
+}
+
+/// For a channel whose applier runs: auto-positioning stays as it is, MySQL refuses to hear of it then.
+pub(crate) fn change_source(source: &ReplicationSource) -> Statement {
+    change_replication_source(source, "")
+}
+
+fn change_replication_source(source: &ReplicationSource, positioning: &str) -> Statement {
     Statement::plain(format!(
         "CHANGE REPLICATION SOURCE TO SOURCE_HOST={}, SOURCE_PORT={}, SOURCE_USER='', SOURCE_PASSWORD='', \
-         SOURCE_AUTO_POSITION=1, SOURCE_SSL=1, SOURCE_SSL_CA={}, SOURCE_SSL_VERIFY_SERVER_CERT=1, \
+         {positioning}SOURCE_SSL=1, SOURCE_SSL_CA={}, SOURCE_SSL_VERIFY_SERVER_CERT=1, \
          SOURCE_RETRY_COUNT=86400, SOURCE_CONNECT_RETRY=1, SOURCE_HEARTBEAT_PERIOD=0.5 FOR CHANNEL ''",
         quote::string(&source.host),
         source.port,
@@ -383,5 +404,7 @@ mod tests {
         let text = set_source(&source).text().to_owned();
         assert!(text.contains("SOURCE_HOST='a''b'") && text.contains("SOURCE_PASSWORD=''"));
         assert!(text.contains("SOURCE_RETRY_COUNT=86400") && text.contains("SOURCE_HEARTBEAT_PERIOD=0.5"));
+        assert!(text.contains("SOURCE_AUTO_POSITION=1"));
+        assert!(!change_source(&source).text().contains("AUTO_POSITION"));
     }
 }

@@ -90,6 +90,8 @@ pub struct Channel {
     pub host: String,
     /// Port of the source.
     pub port: u16,
+    /// It asks its source for what it lacks, whatever files that is in.
+    pub auto_position: bool,
     /// State of the receiver thread.
     pub receiver: Receiver,
     /// The applier runs.

@@ -53,8 +53,13 @@ pub(super) async fn attach(context: &Context<'_>, source: &Endpoint) -> Outcome 
         step_down(context, &state).await?;
     }
     apply_everything(context).await?;
-    mysql.set_source(&source, context.left()).await?;
-    mysql.start_applier(context.left()).await?;
+    let on_the_fly = |channel: &Channel| channel.auto_position && channel.applier_running;
+    if state.channel.as_ref().is_some_and(on_the_fly) {
+        mysql.change_source(&source, context.left()).await?;
+    } else {
+        mysql.set_source(&source, context.left()).await?;
+        mysql.start_applier(context.left()).await?;
+    }
     mysql
         .start_receiver(context.shared.config.ordinal, password, context.left())
         .await?;
@@ -93,7 +98,7 @@ async fn step_down(context: &Context<'_>, state: &ServerState) -> Result<(), Ref
     Ok(())
 }
 
-/// Changing the source drops the relay log, and it may hold the only copy of an acknowledged transaction (C3, decision
+/// Setting the source drops the relay log, and it may hold the only copy of an acknowledged transaction (C3, decision
 /// A5): everything received must be applied. Nothing is received any more here.
 async fn apply_everything(context: &Context<'_>) -> Result<(), Refusal> {
     let mut started = false;

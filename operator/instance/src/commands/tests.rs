@@ -329,6 +329,33 @@ async fn a5_attach_applies_what_was_received_before_it_drops_the_relay_log() {
 }
 
 #[tokio::test]
+async fn attach_changes_the_source_of_a_running_applier_without_stopping_it() {
+    let bench = Bench::new(testing::replica());
+    assert!(applied(&bench.give(1, 1, attach(0)).await));
+    assert_eq!(
+        bench.mysql.calls(),
+        ["stop_receiver", "change_source host-0:33062", "start_receiver 1"]
+    );
+}
+
+#[tokio::test]
+async fn attach_sets_the_source_of_a_channel_without_auto_positioning() {
+    let mut state = testing::replica();
+    state.channel.as_mut().unwrap().auto_position = false;
+    let bench = Bench::new(state);
+    assert!(applied(&bench.give(1, 1, attach(0)).await));
+    assert_eq!(
+        bench.mysql.calls(),
+        [
+            "stop_receiver",
+            "set_source host-0:33062",
+            "start_applier",
+            "start_receiver 1"
+        ]
+    );
+}
+
+#[tokio::test]
 async fn a5_attach_is_refused_while_received_transactions_are_not_applied() {
     let mut state = testing::replica();
     state.channel.as_mut().unwrap().received = testing::set("1-9");
