@@ -22,14 +22,13 @@ struct Line {
     #[serde(default)]
     user_agent: String,
     object_ref: Option<ObjectRef>,
-    response_status: Option<ResponseStatus>,
+    #[serde(default)]
+    annotations: BTreeMap<String, String>,
 }
 
-#[derive(Debug, Deserialize)]
-struct ResponseStatus {
-    #[serde(default)]
-    code: u16,
-}
+/// Annotation of a line: what the rights of the client say of the request. (An answer 403 may as well be an admission's, as
+/// for what is created in a namespace that is being deleted.)
+const DECISION: &str = "authorization.k8s.io/decision";
 
 #[derive(Debug, Deserialize)]
 struct ObjectRef {
@@ -59,7 +58,7 @@ pub async fn writes_since(testbed: &Testbed, position: usize, namespace: &str) -
 /// Writes of the operator that its rights did not allow, since the log began.
 pub async fn forbidden(testbed: &Testbed) -> Result<BTreeMap<String, usize>> {
     count(&testbed.audit_log().await?, 0, |line| {
-        line.response_status.as_ref().is_some_and(|s| s.code == 403)
+        line.annotations.get(DECISION).is_some_and(|decision| decision == "forbid")
     })
 }
 
@@ -88,17 +87,17 @@ mod tests {
 
     #[test]
     fn counts_what_is_wanted_after_the_position() {
-        let line = |agent: &str, namespace: &str, code: u16| {
+        let line = |agent: &str, namespace: &str| {
             format!(
-                r#"{{"stage":"ResponseComplete","verb":"update","userAgent":"{agent}","objectRef":{{"resource":"mysqlclusters","namespace":"{namespace}","name":"shop","subresource":"status"}},"responseStatus":{{"code":{code}}}}}"#
+                r#"{{"stage":"ResponseComplete","verb":"update","userAgent":"{agent}","objectRef":{{"resource":"mysqlclusters","namespace":"{namespace}","name":"shop","subresource":"status"}}}}"#
             )
         };
         let log = [
-            line("mainstay/0.1.0", "a", 200),
-            line("mainstay/0.1.0", "a", 200),
-            line("mainstay/0.1.0", "a", 403),
-            line("kubectl/1", "a", 200),
-            line("mainstay/0.1.0", "b", 200),
+            line("mainstay/0.1.0", "a"),
+            line("mainstay/0.1.0", "a"),
+            line("mainstay/0.1.0", "a"),
+            line("kubectl/1", "a"),
+            line("mainstay/0.1.0", "b"),
         ];
         let of_a = |l: &Line| l.object_ref.as_ref().is_some_and(|o| o.namespace == "a");
         let writes = count(&log.join("\n"), 1, of_a).unwrap();

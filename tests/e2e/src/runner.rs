@@ -204,7 +204,10 @@ impl State {
         let context = Arc::new(Context::new(self.env.clone(), scenario.name, Arc::clone(&self.shared)));
         let began = Instant::now();
         // A task of its own, so that a panic is a failure like any other.
-        let work = tokio::spawn(tokio::time::timeout(scenario.limit, (scenario.run)(Arc::clone(&context))));
+        let work = tokio::spawn(tokio::time::timeout(
+            scenario.limit,
+            (scenario.run)(Arc::clone(&context)),
+        ));
         let result = match work.await {
             Ok(Ok(result)) => result,
             Ok(Err(_elapsed)) => Err(anyhow!("not done within {:?}", scenario.limit)),
