@@ -207,7 +207,7 @@ def build_operator(binary: Path, name: str, output: Optional[Path] = None) -> Ar
             File("etc/passwd", b"root:x:0:0:root:/:/sbin/nologin\nmainstay:x:65532:65532::/:/sbin/nologin\n"),
             File("etc/group", b"root:x:0:\nmainstay:x:65532:\n"),
             File("tmp", mode=0o1777, kind="folder"),
-            File(OPERATOR_PATH, binary.read_bytes(), 0o755)])
+            File(OPERATOR_PATH, _stripped(binary, Path(folder)), 0o755)])
         write_archive(target, [Image([full_name(name)], [layer], entrypoint=[f"/{OPERATOR_PATH}"], user=OPERATOR_USER)])
     target.with_suffix(".sha256").unlink(missing_ok=True)
     if output is None:
@@ -215,6 +215,14 @@ def build_operator(binary: Path, name: str, output: Optional[Path] = None) -> Ar
             old.path.unlink(missing_ok=True)
             old.path.with_suffix(".sha256").unlink(missing_ok=True)
     return Archive(target)
+
+
+def _stripped(binary: Path, folder: Path) -> bytes:
+    """A binary without what only debuggers read: of a development build that is more than half of it, and each pod's init
+    container copies it. Names of functions stay, for the backtraces of panics."""
+    stripped = folder / "stripped"
+    run(["strip", "--strip-debug", "-o", stripped, binary], attempt=f"strip {binary}")
+    return stripped.read_bytes()
 
 
 def full_name(name: str) -> str:
