@@ -7,6 +7,7 @@ pub mod client;
 pub mod clock;
 pub mod history;
 pub mod kubernetes;
+pub mod model;
 pub mod random;
 pub mod simulation;
 pub mod world;

@@ -1,0 +1,202 @@
+//! Faults stop, everything restarts: an open primary with k followers, and nothing lost. Also with any one instance gone.
+//!
+//! Not a proof for every schedule: a deterministic, fair one, from every state that is reached. What leads from a state is
+//! remembered without what does not matter any more (limits, the other operator, messages), so that most states are
+//! answered from memory.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
+use std::sync::{Mutex, PoisonError};
+
+use super::bounds::Bounds;
+use super::decide::Planner;
+use super::ids::TXNS;
+use super::state::{Operator, Process, STRAYS, State, Used};
+use super::view::Clock;
+
+type Hasher = BuildHasherDefault<DefaultHasher>;
+
+/// Rounds after which a run is taken for one that does not end.
+const ROUNDS: usize = 60;
+
+/// Runs whose end is known.
+#[derive(Default)]
+pub(super) struct Memory(Mutex<HashMap<u64, bool, Hasher>>);
+
+impl Memory {
+    fn get(&self, key: u64) -> Option<bool> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&key).copied()
+    }
+
+    fn put(&self, keys: &[u64], heals: bool) {
+        let mut memory = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        memory.extend(keys.iter().map(|key| (*key, heals)));
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+}
+
+/// Time passes when nothing new happens.
+fn clock(keys: &[u64], key: u64) -> Clock {
+    if keys.contains(&key) { Clock::Late } else { Clock::Early }
+}
+
+/// What a continuation needs.
+pub(super) struct Future<'a, const N: usize> {
+    pub(super) planner: &'a Planner<N>,
+    pub(super) bounds: &'a Bounds,
+    pub(super) memory: &'a Memory,
+}
+
+impl<const N: usize> Future<'_, N> {
+    /// The cluster serves again, with everything back, and with any one instance gone for good.
+    pub(super) fn heals(&self, state: &State<N>) -> bool {
+        self.losses(state).all(|gone| self.run(state, gone))
+    }
+
+    /// With whom gone for good it has to serve again: nobody, and any one instance if nothing else was lost.
+    fn losses(&self, state: &State<N>) -> impl Iterator<Item = Option<usize>> {
+        let sound = state.flaw.is_none() && state.used.volumes <= 1;
+        let spare = state.used.volumes == 0 && state.used.restores == 0 && state.status.is_some_and(|s| s.acks > 0);
+        let there = state.nodes.map(|node| node.process != Process::Absent);
+        let one = (0..N).filter(move |ordinal| spare && there[*ordinal]).map(Some);
+        std::iter::once(None).chain(one).filter(move |_| sound)
+    }
+
+    /// How the first continuation went that does not end well.
+    pub(super) fn explain(&self, state: &State<N>) -> Vec<String> {
+        let Some(gone) = self.losses(state).find(|gone| !self.run(state, *gone)) else {
+            return Vec::new();
+        };
+        let mut lines = vec![format!("without faults, gone {gone:?}:")];
+        let mut state = self.faults_stop(state, gone);
+        let mut keys = Vec::new();
+        for _ in 0..ROUNDS {
+            lines.push(state.to_string());
+            let key = Hasher::default().hash_one((&state, gone));
+            if !self.round(&mut state, clock(&keys, key)) {
+                break;
+            }
+            keys.push(key);
+            state.canonical(self.bounds);
+        }
+        lines
+    }
+
+    fn run(&self, state: &State<N>, gone: Option<usize>) -> bool {
+        let mut state = self.faults_stop(state, gone);
+        let mut keys = Vec::new();
+        let mut heals = false;
+        for _ in 0..ROUNDS {
+            let key = Hasher::default().hash_one((&state, gone));
+            if let Some(known) = self.memory.get(key) {
+                heals = known;
+                break;
+            }
+            let acted = self.round(&mut state, clock(&keys, key));
+            keys.push(key);
+            if !acted {
+                heals = self.serves(&state, gone);
+                break;
+            }
+            state.canonical(self.bounds);
+        }
+        self.memory.put(&keys, heals);
+        heals
+    }
+
+    /// Everything starts, all links work, nothing is on its way, and one operator is left.
+    fn faults_stop(&self, state: &State<N>, gone: Option<usize>) -> State<N> {
+        let mut state = *state;
+        let cache = state.operators[0].cache.map(|_| state.status);
+        state.restart_operator(1);
+        state.operators[1] = Operator::new(None);
+        state.operators[0].pending = None;
+        state.operators[0].cache = cache;
+        state.strays = [None; STRAYS];
+        state.backup = None;
+        (state.cut, state.apart, state.used) = (0, 0, Used::default());
+        for ordinal in 0..N {
+            if gone == Some(ordinal) {
+                state.crash(ordinal);
+            } else if matches!(state.nodes[ordinal].process, Process::Off | Process::Down) {
+                state.start(ordinal);
+            }
+            state.nodes[ordinal].leaving = false;
+        }
+        debug_assert!(state.origin.len() == TXNS);
+        state.canonical(self.bounds);
+        state
+    }
+
+    /// Whatever is on its way arrives, whatever can be replicated is, and the operator looks. False: nothing happened.
+    fn round(&self, state: &mut State<N>, clock: Clock) -> bool {
+        let before = *state;
+        for ordinal in 0..N {
+            while let Some(flight) = state.operators[0].desks[ordinal].flight {
+                if !state.reach(0, ordinal) {
+                    state.give_up(0, ordinal);
+                } else if !flight.begun {
+                    state.deliver(flight.message, Some(0), self.bounds);
+                } else {
+                    break;
+                }
+            }
+        }
+        while state.make_pod() || state.remove_pod() {}
+        self.replicate(state);
+        for ordinal in 0..N {
+            if state.nodes[ordinal].progress.is_some() {
+                let done = state.can_finish(ordinal, self.bounds);
+                state.end_progress(ordinal, done, self.bounds);
+            }
+            if let Process::Cloning(donor) = state.nodes[ordinal].process {
+                state.end_clone(ordinal, donor);
+            }
+            if state.operators[0].cache.is_some() {
+                let heard = state.reach(0, ordinal).then(|| state.report(ordinal, self.bounds));
+                state.operators[0].desks[ordinal].heard = heard;
+            }
+        }
+        if state.operators[0].cache.is_some() {
+            state.operators[0].cache = Some(state.status);
+        }
+        let passed = [clock, Clock::Late]
+            .into_iter()
+            .any(|clock| state.pass(0, clock, self.planner, self.bounds));
+        state.commit(0, true, self.bounds);
+        passed || *state != before
+    }
+
+    fn replicate(&self, state: &mut State<N>) {
+        let mut moved = true;
+        while moved {
+            moved = false;
+            for ordinal in 0..N {
+                moved |= state.receive(ordinal, self.bounds);
+                if state.nodes[ordinal].up() && state.nodes[ordinal].applier && state.nodes[ordinal].relay != 0 {
+                    state.apply(ordinal);
+                    moved = true;
+                }
+                moved |= state.acknowledge(ordinal);
+            }
+        }
+    }
+
+    /// An open primary with k followers and everything; with nobody gone, all others are members and follow it, too.
+    fn serves(&self, state: &State<N>, gone: Option<usize>) -> bool {
+        let (Some(primary), Some(status)) = (state.open_primary(), state.status) else {
+            return false;
+        };
+        let complete = state.acked & !state.nodes[primary].executed == 0;
+        let links = state.links(primary, self.bounds);
+        let wanted = (0..usize::from(state.replicas)).filter(|ordinal| *ordinal != primary);
+        let all_follow = wanted
+            .into_iter()
+            .all(|ordinal| status.members.contains(state.id(ordinal)) && state.link(ordinal, primary, self.bounds));
+        let everybody = all_follow && primary < usize::from(state.replicas) && status.acks == state.replicas / 2;
+        complete && links >= u32::from(status.acks) && (gone.is_some() || everybody)
+    }
+}

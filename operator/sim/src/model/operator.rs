@@ -1,0 +1,142 @@
+//! What an operator process does: passes, writes of status, commands.
+
+use super::bounds::Bounds;
+use super::decide::Planner;
+use super::defect::Defect;
+use super::ids::Id;
+use super::state::{Decision, Desk, Flaw, Flight, Message, Operator, Order, Owner, Pair, Phase, State, Status};
+use super::view::Clock;
+
+impl<const N: usize> Operator<N> {
+    /// A process that has just begun.
+    pub(super) fn new(cache: Option<Option<Status>>) -> Self {
+        Self {
+            pending: None,
+            desks: [Desk::default(); N],
+            cache,
+        }
+    }
+}
+
+impl<const N: usize> State<N> {
+    /// One pass: false when it does nothing. Commands are sent at once, unless a write of status has to come first.
+    pub(super) fn pass(&mut self, operator: usize, clock: Clock, planner: &Planner<N>, bounds: &Bounds) -> bool {
+        let decision = planner.decide(&self.view(operator, clock, bounds), bounds);
+        if decision.flawed {
+            self.flaw = Some(Flaw::Invariant);
+            return true;
+        }
+        if !decision.acts() {
+            return false;
+        }
+        if decision.record.is_some() {
+            self.operators[operator].pending = Some(self.named(operator, decision));
+            return true;
+        }
+        let epoch = self.operators[operator]
+            .cache
+            .unwrap_or(self.status)
+            .map_or(0, |status| status.epoch);
+        self.send(operator, epoch, &decision.orders);
+        let again = planner.decide(&self.view(operator, clock, bounds), bounds);
+        // An election goes on without those that are being told something: they count as not confirmed.
+        let electing = self
+            .status
+            .is_some_and(|status| matches!(status.phase, Phase::Electing(_)));
+        if again.record.is_some() || (again.acts() && !electing) {
+            self.flaw = Some(Flaw::NotIdempotent);
+        }
+        true
+    }
+
+    /// The owner in a record is this operator.
+    fn named(&self, operator: usize, decision: Decision<N>) -> Decision<N> {
+        let owner = Owner::Operator(u8::try_from(operator).unwrap_or_default());
+        Decision {
+            record: decision.record.map(|status| Status { owner, ..status }),
+            ..decision
+        }
+    }
+
+    /// The write of status reaches the API server; `heard`: its answer arrives, and the commands go out.
+    pub(super) fn commit(&mut self, operator: usize, heard: bool, bounds: &Bounds) -> bool {
+        let Some(plan) = self.operators[operator].pending.take() else {
+            return false;
+        };
+        let Some(record) = plan.record else { return false };
+        let current = self.operators[operator].cache.is_none_or(|cache| cache == self.status);
+        if !current && !bounds.has(Defect::BlindWrites) {
+            // Compare-and-set: the rest of the plan is dropped.
+            return true;
+        }
+        self.status = Some(record);
+        for other in 0..self.operators.len() {
+            if !bounds.has(Defect::BlindWrites) {
+                self.operators[other].pending = None;
+            }
+        }
+        if heard {
+            if let Some(cache) = &mut self.operators[operator].cache {
+                *cache = Some(record);
+            }
+            self.send(operator, record.epoch, &plan.orders);
+        }
+        true
+    }
+
+    fn send(&mut self, operator: usize, epoch: u8, orders: &[Option<(Id, Order)>; N]) {
+        for (ordinal, order) in orders.iter().enumerate() {
+            let Some((to, order)) = *order else { continue };
+            let seq = self.newest_seq(ordinal, epoch) + 1;
+            let message = Message {
+                to,
+                pair: Pair { epoch, seq },
+                order,
+            };
+            let overtaken = self.operators[operator].desks[ordinal].flight;
+            let desk = &mut self.operators[operator].desks[ordinal];
+            desk.newest = message.pair;
+            desk.flight = Some(Flight { message, begun: false });
+            if let Some(overtaken) = overtaken {
+                desk.lost = true;
+                if !overtaken.begun {
+                    self.stray(overtaken.message);
+                }
+            }
+        }
+    }
+
+    /// Remembers a command that may arrive late; one too many is a command that is lost.
+    pub(super) fn stray(&mut self, message: Message) {
+        if let Some(free) = self.strays.iter_mut().find(|stray| stray.is_none()) {
+            *free = Some(message);
+        }
+    }
+
+    /// The highest seq of this epoch that anybody knows of at that instance.
+    fn newest_seq(&self, ordinal: usize, epoch: u8) -> u8 {
+        let mut newest = 0;
+        self.clone().pairs(ordinal, |pair| {
+            if pair.epoch == epoch {
+                newest = newest.max(pair.seq);
+            }
+        });
+        newest
+    }
+
+    /// The process ends, and another one begins that knows nothing. Its commands may still arrive.
+    pub(super) fn restart_operator(&mut self, operator: usize) {
+        let this = Owner::Operator(u8::try_from(operator).unwrap_or_default());
+        let flights = self.operators[operator].desks.map(|desk| desk.flight);
+        for flight in flights.into_iter().flatten().filter(|flight| !flight.begun) {
+            self.stray(flight.message);
+        }
+        let cache = self.operators[operator].cache.map(|_| self.status);
+        self.operators[operator] = Operator::new(cache);
+        self.each_status(|status| {
+            if status.owner == this {
+                status.owner = Owner::Nobody;
+            }
+        });
+    }
+}
