@@ -158,12 +158,18 @@ impl InstanceClient {
     pub async fn ping(&mut self, from: &str) -> Result<u64, ClientError> {
         let request = proto::PingRequest {
             instance: from.to_owned(),
+            ..proto::PingRequest::default()
         };
+        Ok(self.exchange(request).await?.epoch)
+    }
+
+    /// A ping between instances, with what both know.
+    pub(crate) async fn exchange(&mut self, request: proto::PingRequest) -> Result<proto::PingReply, ClientError> {
         let reply = tokio::time::timeout(PING_TIMEOUT, self.inner.ping(request))
             .await
             .map_err(|_elapsed| ClientError::Timeout(PING_TIMEOUT))?
             .map_err(call)?;
-        Ok(reply.into_inner().epoch)
+        Ok(reply.into_inner())
     }
 }
 

@@ -1,5 +1,6 @@
 //! What a manager is told from outside, once, at its start.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
@@ -7,6 +8,10 @@ use std::time::Duration;
 
 use mainstay_core::layout;
 use mainstay_core::rules::InstanceName;
+
+/// Where Kubernetes tells every container how its API server is reached.
+const API_SERVER_HOST: &str = "KUBERNETES_SERVICE_HOST";
+const API_SERVER_PORT: &str = "KUBERNETES_SERVICE_PORT";
 
 /// Why the manager cannot know who it is.
 #[derive(Debug, thiserror::Error)]
@@ -49,6 +54,10 @@ pub struct Config {
     pub paths: Paths,
     /// Ports of this instance.
     pub ports: Ports,
+    /// Where the managers of the other instances are.
+    pub peers: Peers,
+    /// Where the API server is; unknown outside of Kubernetes.
+    pub api_server: Option<ApiServer>,
     /// `bind_address` of the client port.
     pub mysql_bind: String,
     /// Address on which gRPC and HTTP are served.
@@ -144,6 +153,29 @@ impl Paths {
     }
 }
 
+/// Where the managers of the other instances are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Peers {
+    /// At their host names.
+    Names,
+    /// At these addresses.
+    Fixed {
+        /// Address of each.
+        addresses: BTreeMap<InstanceName, SocketAddr>,
+        /// The name in their certificates.
+        server_name: String,
+    },
+}
+
+/// Where the API server is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ApiServer {
+    /// Its address, or a name on some platforms.
+    pub host: String,
+    /// Its port.
+    pub port: u16,
+}
+
 /// Ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ports {
@@ -183,6 +215,14 @@ pub struct Timing {
     pub read_only: Duration,
     /// How long mysqld may take to end after SIGTERM, before it is killed.
     pub shutdown: Duration,
+    /// An instance of which nothing was heard for this long is pinged.
+    pub ping: Duration,
+    /// An instance that hears nobody for this long fences itself (decision B14).
+    pub fencing: Duration,
+    /// An open primary of which no answer, or no commit, comes for this long is killed (rule 2 c).
+    pub stall: Duration,
+    /// The same for a server that nobody could take over from, or need not: it is killed because a new one may answer.
+    pub stall_unneeded: Duration,
 }
 
 impl Default for Timing {
@@ -193,6 +233,10 @@ impl Default for Timing {
             files: Duration::from_secs(1),
             read_only: Duration::from_secs(3),
             shutdown: Duration::from_mins(4),
+            ping: Duration::from_secs(1),
+            fencing: Duration::from_secs(10),
+            stall: Duration::from_secs(2),
+            stall_unneeded: Duration::from_secs(10),
         }
     }
 }
@@ -218,9 +262,12 @@ impl Config {
             &get(layout::env::SERVER_ID_BASE)?,
             "a number",
         )?;
+        let host = lookup(API_SERVER_HOST).filter(|host| !host.is_empty());
+        let port = lookup(API_SERVER_PORT).and_then(|port| port.parse().ok());
         Ok(Self {
-            // Never a full domain: the cluster's domain is nobody's business (case F04).
-            host: format!("{instance}.{cluster}-instances.{namespace}.svc"),
+            host: host_name(&instance, &cluster, &namespace),
+            peers: Peers::Names,
+            api_server: host.zip(port).map(|(host, port)| ApiServer { host, port }),
             namespace,
             cluster,
             instance: InstanceName(instance),
@@ -243,6 +290,12 @@ impl Config {
         })
     }
 
+    /// The host name of another instance.
+    #[must_use]
+    pub fn host_of(&self, instance: &InstanceName) -> String {
+        host_name(&instance.0, &self.cluster, &self.namespace)
+    }
+
     /// This instance's server_id.
     #[must_use]
     pub const fn server_id(&self) -> u32 {
@@ -260,6 +313,11 @@ impl Config {
     pub const fn http_addr(&self) -> SocketAddr {
         SocketAddr::new(self.bind, self.ports.http)
     }
+}
+
+/// Never a full domain: the cluster's domain is nobody's business (case F04).
+fn host_name(instance: &str, cluster: &str, namespace: &str) -> String {
+    format!("{instance}.{cluster}-instances.{namespace}.svc")
 }
 
 impl Paths {
@@ -335,6 +393,8 @@ mod tests {
             layout::env::POD_IP => "fd00::7",
             layout::env::SERVER_ID_BASE => "1200",
             layout::env::CONFIG_HASH => "abcd",
+            API_SERVER_HOST => "fd00:10:96::1",
+            API_SERVER_PORT => "443",
             _ => return None,
         };
         Some(value.to_owned())
@@ -347,6 +407,17 @@ mod tests {
         assert_eq!(config.host, "shop-2-1.shop-2-instances.prod.svc");
         assert_eq!(config.grpc_addr().to_string(), "[::]:8443");
         assert!(config.pod_ip.is_ipv6());
+        assert_eq!(
+            config.host_of(&InstanceName("shop-2-0".to_owned())),
+            "shop-2-0.shop-2-instances.prod.svc"
+        );
+        let api_server = ApiServer {
+            host: "fd00:10:96::1".to_owned(),
+            port: 443,
+        };
+        assert_eq!(config.api_server, Some(api_server));
+        let outside = Config::from_lookup(|name| lookup(name).filter(|_| name != API_SERVER_PORT));
+        assert_eq!(outside.unwrap().api_server, None);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{FallocateFlags, fallocate, statvfs};
 
@@ -38,6 +38,30 @@ pub(crate) fn space(path: &Path) -> io::Result<Space> {
         size: stat.f_blocks.saturating_mul(stat.f_frsize),
         free: stat.f_bavail.saturating_mul(stat.f_frsize),
     })
+}
+
+/// A block device, by what the kernel counts of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Device {
+    stat: PathBuf,
+}
+
+/// The device of the file system of a path; `None` when it has none of its own, as a network file system.
+pub(crate) fn device(path: &Path) -> Option<Device> {
+    let number = rustix::fs::stat(path).ok()?.st_dev;
+    let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
+    let stat = PathBuf::from(format!("/sys/dev/block/{major}:{minor}/stat"));
+    stat.exists().then_some(Device { stat })
+}
+
+impl Device {
+    /// Writes that it has completed since it is there.
+    #[must_use]
+    pub(crate) fn completed_writes(&self) -> Option<u64> {
+        // Reads completed, merged, sectors, time; writes completed, …
+        let text = std::fs::read_to_string(&self.stat).ok()?;
+        text.split_whitespace().nth(4)?.parse().ok()
+    }
 }
 
 /// Makes the reserve when there is room for it.

@@ -13,13 +13,18 @@ use tonic::{Request, Response, Status};
 
 use crate::commands::{Commands, Head};
 use crate::convert::gtid_set;
+use crate::hearing;
+use crate::peers;
 use crate::proto;
 use crate::proto::instance_server::{Instance, InstanceServer};
 use crate::shared::Shared;
 use crate::tls::{Connection, Reloadable, Role, accept};
 
-/// A connection that does not answer for this long is closed.
-const KEEPALIVE: Duration = Duration::from_secs(5);
+/// A connection from which nothing comes for this long is asked for a sign of life. An operator that only listens says
+/// nothing else, and self-fencing wants to know whether it is there.
+const KEEPALIVE: Duration = Duration::from_secs(1);
+/// How long that may take before the connection is closed.
+const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(5);
 /// A command may not keep the others waiting for longer.
 const LONGEST_DEADLINE: Duration = Duration::from_mins(1);
 
@@ -37,10 +42,10 @@ pub(crate) async fn serve(
     service: Service,
 ) -> Result<(), tonic::transport::Error> {
     let incoming: tokio_stream::wrappers::ReceiverStream<Result<Connection, std::io::Error>> =
-        accept(listener, tls, instance_uri);
+        accept(listener, tls, instance_uri, Arc::clone(&service.shared.hearing));
     tonic::transport::Server::builder()
         .http2_keepalive_interval(Some(KEEPALIVE))
-        .http2_keepalive_timeout(Some(KEEPALIVE))
+        .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
         .add_service(InstanceServer::new(service))
         .serve_with_incoming(incoming)
         .await
@@ -91,11 +96,20 @@ impl Instance for Service {
         Ok(Response::new(Box::pin(statuses(self.shared.watch_status(), heartbeat))))
     }
 
-    async fn ping(&self, _request: Request<proto::PingRequest>) -> Result<Response<proto::PingReply>, Status> {
-        let instance = self.shared.config.instance.0.clone();
+    async fn ping(&self, request: Request<proto::PingRequest>) -> Result<Response<proto::PingReply>, Status> {
+        let is_instance = request.extensions().get::<Role>() == Some(&Role::Instance);
+        let request = request.into_inner();
+        let hearing = &self.shared.hearing;
+        if is_instance {
+            let reign = hearing::reign(request.reign.as_ref());
+            hearing.peer(&request.instance, reign, request.receives);
+        }
+        let told = self.shared.state().told;
         Ok(Response::new(proto::PingReply {
-            instance,
-            epoch: self.shared.state().told.epoch,
+            instance: self.shared.config.instance.0.clone(),
+            epoch: told.epoch,
+            reign: hearing.reign(&told).as_ref().map(Into::into),
+            receives: peers::receives(&self.shared),
         }))
     }
 

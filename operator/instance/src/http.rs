@@ -51,16 +51,20 @@ async fn live(State(shared): State<Arc<Shared>>) -> Response {
 
 async fn ready(State(shared): State<Arc<Shared>>) -> Response {
     let status = Arc::clone(&shared.watch_status().borrow());
-    match unready(&status) {
+    let offline = shared.last_state().is_some_and(|state| state.offline);
+    match unready(&status, offline) {
         None => "reads may be served\n".into_response(),
         Some(reason) => (StatusCode::SERVICE_UNAVAILABLE, format!("{reason}\n")).into_response(),
     }
 }
 
 /// Why reads may not be served; that is not whether it may be promoted (case F03).
-fn unready(status: &proto::Status) -> Option<String> {
+fn unready(status: &proto::Status, offline: bool) -> Option<String> {
     if status.mysqld != i32::from(proto::status::Mysqld::Running) {
         return Some(format!("mysqld is not running: {}", status.message));
+    }
+    if offline {
+        return Some("clients are kept out: it is not attached yet, or hears nobody".to_owned());
     }
     if status.writable {
         return None;
@@ -129,30 +133,28 @@ mod tests {
 
     #[test]
     fn f03_ready_means_that_reads_may_be_served() {
-        assert_eq!(
-            unready(&proto::Status {
-                writable: true,
-                ..running()
-            }),
-            None
-        );
-        assert_eq!(unready(&replica(true, true)), None);
-        assert!(unready(&replica(false, true)).is_some());
-        assert!(unready(&replica(true, false)).is_some());
-        assert!(unready(&running()).is_some());
-        assert!(
-            unready(&proto::Status {
-                writable: true,
-                ..proto::Status::default()
-            })
-            .is_some()
-        );
+        let writable = proto::Status {
+            writable: true,
+            ..running()
+        };
+        let starting = proto::Status {
+            writable: true,
+            ..proto::Status::default()
+        };
+        assert!(unready(&writable, true).is_some());
+        assert!(unready(&replica(true, true), true).is_some());
+        assert_eq!(unready(&writable, false), None);
+        assert_eq!(unready(&replica(true, true), false), None);
+        assert!(unready(&replica(false, true), false).is_some());
+        assert!(unready(&replica(true, false), false).is_some());
+        assert!(unready(&running(), false).is_some());
+        assert!(unready(&starting, false).is_some());
     }
 
     #[test]
     fn f03_unknown_lag_is_not_unready() {
         let status = replica(true, true);
         assert_eq!(status.replication.as_ref().unwrap().lag_seconds, None);
-        assert_eq!(unready(&status), None);
+        assert_eq!(unready(&status, false), None);
     }
 }

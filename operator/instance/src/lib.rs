@@ -4,6 +4,7 @@
 //! uses to talk to a manager. Everything else is the manager itself, which runs as PID 1 of the mysql container
 //! (docs/instance.md). The program calls [`install`], [`run`], [`pre_stop`] and [`status_json`].
 
+mod apiserver;
 mod caretaker;
 pub mod client;
 mod cnf;
@@ -14,16 +15,22 @@ mod disk;
 mod duties;
 mod errorlog;
 mod grpc;
+mod guard;
+mod hearing;
 mod http;
+mod isolation;
 pub mod local;
 pub mod manager;
 mod metrics;
 mod mysqld;
+mod peers;
 pub mod process;
+mod resolve;
 mod secrets;
 mod server;
 mod shared;
 mod shutdown;
+mod stall;
 mod state;
 mod status;
 mod supervise;

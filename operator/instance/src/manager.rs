@@ -17,11 +17,13 @@ use crate::caretaker;
 use crate::commands::Commands;
 use crate::config::Config;
 use crate::grpc;
+use crate::guard;
 use crate::http;
 use crate::mysqld::Runner;
+use crate::peers;
 use crate::process::Reaper;
 use crate::secrets::{Redactor, Secrets};
-use crate::server::{Handle, Order};
+use crate::server::{Handle, Order, Server};
 use crate::shared::Shared;
 use crate::shutdown;
 use crate::state::{Found, Stage, StateError, StateFile};
@@ -104,14 +106,11 @@ impl Manager {
         let (requests, orders) = mpsc::channel(16);
         let server = Handle::new(requests, shared.watch_process());
         let supervisor = tokio::spawn(Supervisor::new(Arc::clone(&shared), runner, orders).run());
-        let commands = Arc::new(Commands::new(Arc::clone(&shared), Arc::new(server.clone())));
+        let port: Arc<dyn Server> = Arc::new(server.clone());
+        let commands = Arc::new(Commands::new(Arc::clone(&shared), Arc::clone(&port)));
         let mut tasks = serve_http(&shared).await?;
         tasks.push(serve_grpc(&shared, &commands, tls.clone()).await?);
-        let sampler = Arc::clone(&shared);
-        tasks.push(tokio::spawn(async move { sampler.sample().await }));
-        tasks.push(tokio::spawn(caretaker::apply_what_was_received(Arc::clone(&shared))));
-        tasks.push(tokio::spawn(caretaker::follow_files(Arc::clone(&shared), tls)));
-        tasks.push(tokio::spawn(Arc::clone(&commands).keep_receiver_logged_in()));
+        tasks.extend(attend(&shared, &commands, &port, tls));
         Ok(Self {
             shared,
             server,
@@ -174,6 +173,25 @@ async fn adopt_unknown_data(shared: &Arc<Shared>, found: Found) -> Result<(), St
             state.stage = Stage::Ready;
         })
         .await
+}
+
+/// What is done until the end, whatever the operator commands.
+fn attend(
+    shared: &Arc<Shared>,
+    commands: &Arc<Commands>,
+    server: &Arc<dyn Server>,
+    tls: Reloadable,
+) -> Vec<JoinHandle<()>> {
+    let sampler = Arc::clone(shared);
+    vec![
+        tokio::spawn(async move { sampler.sample().await }),
+        tokio::spawn(caretaker::apply_what_was_received(Arc::clone(shared))),
+        tokio::spawn(caretaker::follow_files(Arc::clone(shared), tls)),
+        tokio::spawn(Arc::clone(commands).keep_receiver_logged_in()),
+        tokio::spawn(peers::keep_in_touch(Arc::clone(shared))),
+        tokio::spawn(guard::fence_oneself(Arc::clone(shared), Arc::clone(server))),
+        tokio::spawn(guard::end_what_is_frozen(Arc::clone(shared), Arc::clone(server))),
+    ]
 }
 
 async fn serve_http(shared: &Arc<Shared>) -> Result<Vec<JoinHandle<()>>, ManagerError> {

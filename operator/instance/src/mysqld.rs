@@ -204,7 +204,6 @@ impl Runner {
         const PROGRAM: &str = "mysqld";
         let paths = &self.config.paths;
         let file = |what| move |source| RunError::File { what, source };
-        std::fs::create_dir_all(paths.tmp()).map_err(file("make the directory for temporary files"))?;
         write_private(&paths.defaults(), defaults.as_bytes()).map_err(file("write my.cnf"))?;
         let statements = init_file(purpose, &secrets.credentials);
         write_private(&paths.init_file(), statements.expose_secret().as_bytes())

@@ -89,6 +89,14 @@ impl Child {
     }
 }
 
+/// Bytes that a process wrote to files and pipes so far; `None` when the kernel does not tell.
+#[must_use]
+pub fn written(pid: i32) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/io")).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("wchar:"))?;
+    line.trim().parse().ok()
+}
+
 /// Starts children and waits for them.
 #[derive(Debug)]
 pub struct Reaper {
@@ -199,6 +207,16 @@ mod tests {
         child.stderr.take().unwrap().read_to_string(&mut err).await.unwrap();
         assert_eq!((out.as_str(), err.as_str()), ("out\n", "err\n"));
         assert_eq!(child.wait().await, Exit::Code(16));
+    }
+
+    #[test]
+    fn what_a_process_writes_is_counted() {
+        let own = i32::try_from(std::process::id()).unwrap();
+        let before = written(own).unwrap();
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), [0; 100_000]).unwrap();
+        assert!(written(own).unwrap() >= before + 100_000);
+        assert_eq!(written(0), None);
     }
 
     #[tokio::test]

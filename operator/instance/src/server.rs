@@ -20,8 +20,9 @@ pub(crate) trait Server: Send + Sync {
     /// Waits until it answers; otherwise says why it does not.
     async fn running(&self, limit: Duration) -> Result<(), String>;
 
-    /// Kills it (SIGKILL). It has ended when this returns, and is started again, read-only and detached.
-    async fn kill(&self);
+    /// Kills it (SIGKILL), and says why until it answers again. It has ended when this returns, and is started again,
+    /// read-only and detached.
+    async fn kill(&self, why: &str);
 
     /// Ends it cleanly. It has ended when this returns, and is started again.
     async fn stop(&self, proof: ReadOnly);
@@ -32,8 +33,8 @@ pub(crate) trait Server: Send + Sync {
 
 /// What is asked of the supervisor.
 pub(crate) enum Order {
-    /// SIGKILL, then start again.
-    Kill,
+    /// SIGKILL, then start again; why.
+    Kill(String),
     /// SIGTERM, then start again.
     Stop(ReadOnly),
     /// End for good: cleanly with a proof, by SIGKILL without.
@@ -95,8 +96,8 @@ impl Server for Handle {
         Err(format!("mysqld {state}{colon}{}", process.message))
     }
 
-    async fn kill(&self) {
-        if let Err(reason) = self.order(Order::Kill).await {
+    async fn kill(&self, why: &str) {
+        if let Err(reason) = self.order(Order::Kill(why.to_owned())).await {
             tracing::warn!(reason, "failed to kill mysqld");
         }
     }

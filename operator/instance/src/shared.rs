@@ -2,7 +2,7 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use mainstay_core::GtidSet;
@@ -13,6 +13,7 @@ use tokio::time::Instant;
 
 use crate::config::Config;
 use crate::disk;
+use crate::hearing::Hearing;
 use crate::proto;
 use crate::secrets::{Redactor, Secrets};
 use crate::state::{Stage, State, StateError, StateFile};
@@ -32,6 +33,19 @@ pub(crate) struct Process {
     pub(crate) message: String,
     /// Restarts since the manager began.
     pub(crate) restarts: u32,
+    /// Its process id, once there was one.
+    pub(crate) pid: Option<i32>,
+}
+
+/// What a server process said of itself when it last answered.
+#[derive(Clone, Debug)]
+pub(crate) struct Reading {
+    /// Number of the server process.
+    run: u64,
+    /// When it had answered.
+    pub(crate) at: Instant,
+    /// What it said.
+    pub(crate) state: Arc<ServerState>,
 }
 
 /// End of the binlog after the last marker transaction.
@@ -50,7 +64,12 @@ pub(crate) struct Shared {
     pub(crate) version: Version,
     /// Takes passwords out of what is shown.
     pub(crate) redactor: Redactor,
-    state: Mutex<StateFile>,
+    /// Who was heard when.
+    pub(crate) hearing: Arc<Hearing>,
+    file: Mutex<StateFile>,
+    /// What the file holds. Apart from it: a write may take for ever when the disk does, and nobody may wait for it who
+    /// only wants to know.
+    state: RwLock<State>,
     /// What statuses say of the state file: as of the newest command that has ended.
     reported: Mutex<Persisted>,
     secrets: watch::Sender<Arc<Secrets>>,
@@ -59,6 +78,8 @@ pub(crate) struct Shared {
     marker: Mutex<Option<Marker>>,
     status: watch::Sender<Arc<proto::Status>>,
     last: Mutex<Option<ServerState>>,
+    reading: Mutex<Option<Reading>>,
+    server_uuid: Mutex<KnownUuid>,
     observing: tokio::sync::Mutex<u64>,
     busy_until: Mutex<Instant>,
     wake: Notify,
@@ -88,16 +109,21 @@ impl Shared {
             run: 0,
             message: "the manager begins".to_owned(),
             restarts: 0,
+            pid: None,
         };
         let shared = Self {
+            hearing: Arc::new(Hearing::new(&config.cluster, config.instance.clone())),
             reported: Mutex::new(state.state().told.clone()),
-            state: Mutex::new(state),
+            state: RwLock::new(state.state().clone()),
+            file: Mutex::new(state),
             secrets: watch::Sender::new(Arc::new(secrets)),
             process: watch::Sender::new(process),
             leaving: watch::Sender::new(false),
             marker: Mutex::new(None),
             status: watch::Sender::new(Arc::default()),
             last: Mutex::new(None),
+            reading: Mutex::new(None),
+            server_uuid: Mutex::default(),
             observing: tokio::sync::Mutex::new(0),
             busy_until: Mutex::new(Instant::now()),
             wake: Notify::new(),
@@ -116,7 +142,7 @@ impl Shared {
     /// What the state file holds.
     #[must_use]
     pub(crate) fn state(&self) -> State {
-        lock(&self.state).state().clone()
+        self.state.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Changes the state file; durable when it returns.
@@ -126,10 +152,12 @@ impl Shared {
     ) -> Result<(), StateError> {
         let shared = Arc::clone(self);
         let written = tokio::task::spawn_blocking(move || {
-            let mut file = lock(&shared.state);
+            let mut file = lock(&shared.file);
             let mut state = file.state().clone();
             change(&mut state);
-            file.write(state)
+            file.write(state)?;
+            *shared.state.write().unwrap_or_else(PoisonError::into_inner) = file.state().clone();
+            Ok(())
         });
         match written.await {
             Ok(result) => result,
@@ -143,7 +171,7 @@ impl Shared {
 
     /// Gives the volume up; the last thing that a manager does.
     pub(crate) fn release(&self) {
-        lock(&self.state).unlock();
+        lock(&self.file).unlock();
     }
 
     /// A command has ended: from now on statuses carry what it was told.
@@ -229,6 +257,13 @@ impl Shared {
         lock(&self.last).clone()
     }
 
+    /// The last reading of the present server process, however long ago that was.
+    #[must_use]
+    pub(crate) fn reading(&self) -> Option<Reading> {
+        let run = self.process().run;
+        lock(&self.reading).clone().filter(|reading| reading.run == run)
+    }
+
     /// Something is about to change: look at once, and often for a while.
     pub(crate) fn expect_change(&self) {
         *lock(&self.busy_until) = Instant::now() + BUSY;
@@ -266,7 +301,15 @@ impl Shared {
         let basis = self.note_answer(basis, server.as_ref().is_some_and(Result::is_ok));
         // Another process answered, or the server ended meanwhile: what was read belongs to nobody.
         let server = server.filter(|_| basis.process.run == self.process().run);
-        *lock(&self.last) = server.as_ref().and_then(|read| read.as_ref().ok()).cloned();
+        let answer = server.as_ref().and_then(|read| read.as_ref().ok()).cloned();
+        if let Some(state) = &answer {
+            *lock(&self.reading) = Some(Reading {
+                run: basis.process.run,
+                at: Instant::now(),
+                state: Arc::new(state.clone()),
+            });
+        }
+        *lock(&self.last) = answer;
         let status = Arc::new(self.compose(*seq, &basis, server.as_ref()));
         self.status.send_if_modified(|last| {
             let news = status::differs(last, &status);
@@ -342,10 +385,35 @@ impl Shared {
             None => {}
         }
         if status.server_uuid.is_empty() && self.state().stage == Stage::Ready {
-            status.server_uuid = server_uuid(&self.config.paths.data().join("auto.cnf"));
+            status.server_uuid = self.known_server_uuid(&basis.incarnation);
+        } else {
+            *lock(&self.server_uuid) = KnownUuid {
+                incarnation: basis.incarnation.clone(),
+                server_uuid: status.server_uuid.clone(),
+            };
         }
         status
     }
+
+    /// The server_uuid of a data directory whose server does not answer. Its file is read once: it lies on a disk that may
+    /// be the reason why nothing answers.
+    fn known_server_uuid(&self, incarnation: &str) -> String {
+        let mut known = lock(&self.server_uuid);
+        if known.incarnation != incarnation || known.server_uuid.is_empty() {
+            *known = KnownUuid {
+                incarnation: incarnation.to_owned(),
+                server_uuid: server_uuid(&self.config.paths.data().join("auto.cnf")),
+            };
+        }
+        known.server_uuid.clone()
+    }
+}
+
+/// A server_uuid, and the data directory that has it.
+#[derive(Default)]
+struct KnownUuid {
+    incarnation: String,
+    server_uuid: String,
 }
 
 /// The server_uuid of a data directory whose server does not answer; empty before its first start.

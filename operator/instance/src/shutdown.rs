@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use mainstay_mysql::Mysql;
+use mainstay_mysql::{Mysql, Sessions};
 use tokio::time::sleep;
 
 /// How long sessions may take to be ended.
@@ -51,7 +51,7 @@ pub(crate) async fn make_read_only(mysql: &dyn Mysql, limit: Duration) -> Option
 /// Ends the sessions for which a stopping server would wait: seconds for those of replicas and its own manager. Best
 /// effort: what is left delays the end, and no more.
 pub(crate) async fn end_sessions(mysql: &dyn Mysql) {
-    if let Err(error) = mysql.end_client_sessions(true, SESSIONS).await {
+    if let Err(error) = mysql.end_client_sessions(Sessions::ClientsAndReplicas, SESSIONS).await {
         tracing::warn!(%error, "sessions are left to mysqld");
     }
     mysql.close_connections().await;

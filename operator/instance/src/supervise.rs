@@ -14,6 +14,7 @@ use rustix::process::Signal;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep_until};
 
+use self::directory::blocking;
 use crate::disk;
 use crate::mysqld::{RunError, Runner, Server, chain};
 use crate::process::Exit;
@@ -27,6 +28,8 @@ pub(super) const RESTART_ME: Exit = Exit::Code(16);
 const STABLE: Duration = Duration::from_secs(10);
 /// Between starts that fail: at once, then longer and longer.
 const BACKOFF: [u64; 7] = [0, 1, 2, 4, 8, 16, 30];
+/// What is said of a server that ends cleanly.
+const STOPPING: &str = "it is being stopped";
 /// So many starts in a row that failed make it `Failed` rather than `Down`.
 const FAILED_AFTER: usize = 2;
 
@@ -162,7 +165,7 @@ impl Supervisor {
             return Some(Next::Shutdown);
         };
         match order {
-            Order::Kill | Order::Stop(_) => {
+            Order::Kill(_) | Order::Stop(_) => {
                 drop(done.send(Ok(())));
                 None
             }
@@ -188,16 +191,11 @@ impl Supervisor {
         } else {
             InitFile::Start
         };
-        let paths = &self.shared.config.paths;
-        match disk::release_reserve(&paths.volume, &paths.reserve()) {
-            Ok(true) => tracing::warn!("the disk is full: the reserve was given up"),
-            Ok(false) => {}
-            Err(error) => tracing::warn!(%error, "failed to look at the disk"),
-        }
+        self.release_reserve().await;
         let secrets = self.shared.secrets();
         let server = self.runner.serve(purpose, &secrets, &[]).map_err(SuperviseError::Run)?;
         self.shared.credentials_applied(&secrets);
-        self.started(Mysqld::Starting, "");
+        self.started(Mysqld::Starting, server.child.pid());
         let began = Instant::now();
         let (next, exit, reason) = self.attend(server, stage).await;
         self.runner.remove_init_file();
@@ -217,16 +215,14 @@ impl Supervisor {
         Err(SuperviseError::Ended(reason))
     }
 
-    /// Says that a server process was started.
-    fn started(&self, phase: Mysqld, message: &str) {
+    /// Says that a server process was started. Why the one before ended is said until this one answers.
+    fn started(&self, phase: Mysqld, pid: i32) {
         self.shared.mysql.server_started(self.shared.version.clone());
         self.shared.set_process(|process| {
             process.restarts = if process.run == 0 { 0 } else { process.restarts + 1 };
             process.run += 1;
             process.phase = phase;
-            if !message.is_empty() {
-                message.clone_into(&mut process.message);
-            }
+            process.pid = Some(pid);
         });
     }
 
@@ -270,19 +266,21 @@ impl Supervisor {
             return (Some(Next::Shutdown), None);
         };
         match order {
-            Order::Kill => {
+            Order::Kill(why) => {
+                // Said first: a process that waits for a disk does not end, but it does nothing any more either.
+                self.say_down(&why);
                 server.child.signal(Signal::KILL);
                 self.waiting.push(done);
                 (Some(Next::Again), None)
             }
             Order::Stop(_read_only) => {
-                self.say_stopping();
+                self.say_down(STOPPING);
                 server.child.signal(Signal::TERM);
                 self.waiting.push(done);
                 (Some(Next::Again), patience)
             }
             Order::Shutdown(Some(_read_only)) => {
-                self.say_stopping();
+                self.say_down(STOPPING);
                 server.child.signal(Signal::TERM);
                 self.waiting.push(done);
                 (Some(Next::Shutdown), patience)
@@ -303,10 +301,10 @@ impl Supervisor {
     }
 
     /// It is about to end on purpose, and nobody looks at it any more.
-    fn say_stopping(&self) {
+    fn say_down(&self, why: &str) {
         self.shared.set_process(|process| {
             process.phase = Mysqld::Down;
-            "it is being stopped".clone_into(&mut process.message);
+            why.clone_into(&mut process.message);
         });
     }
 
@@ -318,9 +316,25 @@ impl Supervisor {
             // It will forget its donor's channel once more at the next start; that harms nothing.
             tracing::warn!(error = %chain(&error), "failed to note that the clone is complete");
         }
-        let paths = &self.shared.config.paths;
-        if let Err(error) = disk::keep_reserve(&paths.volume, &paths.reserve()) {
-            tracing::warn!(%error, "failed to make the reserve");
+        let paths = self.shared.config.paths.clone();
+        let work = blocking("make the reserve", move || {
+            disk::keep_reserve(&paths.volume, &paths.reserve())
+        });
+        if let Err(error) = work.await {
+            tracing::warn!(error = %chain(&error), "the reserve is missing");
+        }
+    }
+
+    async fn release_reserve(&self) {
+        let paths = self.shared.config.paths.clone();
+        let work = blocking("look at the disk", move || {
+            if disk::release_reserve(&paths.volume, &paths.reserve())? {
+                tracing::warn!("the disk is full: the reserve was given up");
+            }
+            std::fs::create_dir_all(paths.tmp())
+        });
+        if let Err(error) = work.await {
+            tracing::warn!(error = %chain(&error), "the disk may be full, or broken");
         }
     }
 }

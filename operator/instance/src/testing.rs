@@ -13,11 +13,11 @@ use mainstay_mysql::accounts::Credentials;
 use mainstay_mysql::port::{CloneProgress, FirstApplication, SharedPassword};
 use mainstay_mysql::{
     AccountLock, Channel, CloneDonor, DumpThread, Mysql, MysqlError, Receiver, ReplicationSource, SemiSyncState,
-    ServerState, Version,
+    ServerState, Sessions, Version,
 };
 use secrecy::SecretString;
 
-use crate::config::{Config, Paths, Ports, Programs, Timing};
+use crate::config::{Config, Paths, Peers, Ports, Programs, Timing};
 use crate::server::Server;
 use crate::shared::Process;
 use crate::shutdown::ReadOnly;
@@ -57,6 +57,8 @@ pub(crate) fn config(root: &Path) -> Config {
         },
         mysql_bind: "*".to_owned(),
         bind: "::".parse().unwrap(),
+        peers: Peers::Names,
+        api_server: None,
         programs: Programs {
             mysqld: vec!["mysqld".into()],
             mysqld_args: vec![],
@@ -141,7 +143,7 @@ impl FakeMysql {
         self.calls.lock().unwrap().clone()
     }
 
-    /// `super_read_only` does not return any more.
+    /// Commits do not end any more, so `super_read_only` does not return.
     pub(crate) fn hang_commits(&self) {
         self.hanging.store(true, Ordering::SeqCst);
     }
@@ -229,7 +231,14 @@ impl Mysql for FakeMysql {
         self.change(|state| {
             state.super_read_only = false;
             state.read_only = false;
+            state.offline = false;
         });
+        Ok(())
+    }
+
+    async fn serve_clients(&self, serve: bool, _limit: Duration) -> Result<(), MysqlError> {
+        self.call(format!("serve_clients {serve}"));
+        self.change(|state| state.offline = !serve);
         Ok(())
     }
 
@@ -346,11 +355,11 @@ impl Mysql for FakeMysql {
         Ok(())
     }
 
-    async fn end_client_sessions(&self, replicas: bool, _limit: Duration) -> Result<usize, MysqlError> {
-        self.call(if replicas {
-            "end_all_sessions"
-        } else {
-            "end_client_sessions"
+    async fn end_client_sessions(&self, which: Sessions, _limit: Duration) -> Result<usize, MysqlError> {
+        self.call(match which {
+            Sessions::Clients => "end_client_sessions",
+            Sessions::Remote => "end_remote_sessions",
+            Sessions::ClientsAndReplicas => "end_all_sessions",
         });
         Ok(0)
     }
@@ -419,10 +428,15 @@ impl Mysql for FakeMysql {
 }
 
 /// A process around the fake: a kill makes it what a restart makes of a server.
+#[derive(Default)]
 pub(crate) struct FakeServer {
     pub(crate) mysql: Arc<FakeMysql>,
     /// It answers.
     pub(crate) running: AtomicBool,
+    /// Why it was killed.
+    pub(crate) reasons: Mutex<Vec<String>>,
+    /// What else happens then.
+    pub(crate) when_killed: Mutex<Option<Box<dyn Fn() + Send>>>,
 }
 
 impl FakeServer {
@@ -430,6 +444,7 @@ impl FakeServer {
         self.mysql.hanging.store(false, Ordering::SeqCst);
         self.mysql.silent.store(false, Ordering::SeqCst);
         self.mysql.change(|state| {
+            state.offline = true;
             state.super_read_only = true;
             state.read_only = true;
             state.semi_sync = SemiSyncState::default();
@@ -455,6 +470,7 @@ impl Server for FakeServer {
             run: 1,
             message: String::new(),
             restarts: 0,
+            pid: None,
         }
     }
 
@@ -466,9 +482,13 @@ impl Server for FakeServer {
         Err("mysqld is down".to_owned())
     }
 
-    async fn kill(&self) {
+    async fn kill(&self, why: &str) {
         self.mysql.call("kill");
+        self.reasons.lock().unwrap().push(why.to_owned());
         self.restart();
+        if let Some(then) = self.when_killed.lock().unwrap().as_ref() {
+            then();
+        }
     }
 
     async fn stop(&self, _proof: ReadOnly) {

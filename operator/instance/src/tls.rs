@@ -24,6 +24,8 @@ use tokio_rustls::server::TlsStream;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::server::Connected;
 
+use crate::hearing::Hearing;
+
 /// How long a client may take to be known.
 const HANDSHAKE: Duration = Duration::from_secs(5);
 /// Connections that were accepted and not yet taken over.
@@ -200,6 +202,7 @@ pub(crate) fn role(certificate: &[u8], instance_uri: &str) -> Option<Role> {
 pub(crate) struct Connection {
     stream: TlsStream<TcpStream>,
     role: Role,
+    hearing: Arc<Hearing>,
 }
 
 impl Connected for Connection {
@@ -212,7 +215,13 @@ impl Connected for Connection {
 
 impl AsyncRead for Connection {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(cx, buf)
+        let before = buf.filled().len();
+        let result = Pin::new(&mut self.stream).poll_read(cx, buf);
+        // What arrives was written by the client: TLS lets nobody else.
+        if self.role == Role::Operator && buf.filled().len() > before {
+            self.hearing.operator();
+        }
+        result
     }
 }
 
@@ -235,6 +244,7 @@ pub(crate) fn accept(
     listener: TcpListener,
     tls: Reloadable,
     instance_uri: String,
+    hearing: Arc<Hearing>,
 ) -> ReceiverStream<Result<Connection, io::Error>> {
     let (sender, receiver) = mpsc::channel(BACKLOG);
     tokio::spawn(async move {
@@ -246,9 +256,13 @@ pub(crate) fn accept(
             match accepted {
                 Ok((stream, peer)) => {
                     let (sender, acceptor, uri) = (sender.clone(), tls.acceptor(), instance_uri.clone());
+                    let hearing = Arc::clone(&hearing);
                     tokio::spawn(async move {
                         match timeout(HANDSHAKE, handshake(acceptor, stream, &uri)).await {
-                            Ok(Ok(connection)) => drop(sender.send(Ok(connection)).await),
+                            Ok(Ok((stream, role))) => {
+                                let connection = Connection { stream, role, hearing };
+                                drop(sender.send(Ok(connection)).await);
+                            }
                             Ok(Err(reason)) => tracing::info!(%peer, reason, "refused a connection"),
                             Err(_elapsed) => tracing::info!(%peer, "a connection was not made in time"),
                         }
@@ -265,7 +279,11 @@ pub(crate) fn accept(
     ReceiverStream::new(receiver)
 }
 
-async fn handshake(acceptor: TlsAcceptor, stream: TcpStream, instance_uri: &str) -> Result<Connection, String> {
+async fn handshake(
+    acceptor: TlsAcceptor,
+    stream: TcpStream,
+    instance_uri: &str,
+) -> Result<(TlsStream<TcpStream>, Role), String> {
     // Statuses are small and wanted at once. It only delays them when it does not work.
     drop(stream.set_nodelay(true));
     let stream = acceptor.accept(stream).await.map_err(|error| error.to_string())?;
@@ -273,7 +291,7 @@ async fn handshake(acceptor: TlsAcceptor, stream: TcpStream, instance_uri: &str)
     let certificate = session.peer_certificates().and_then(|chain| chain.first());
     let role = certificate.and_then(|certificate| role(certificate, instance_uri));
     match role {
-        Some(role) => Ok(Connection { stream, role }),
+        Some(role) => Ok((stream, role)),
         None => Err("its certificate names neither the operator nor an instance of this cluster".to_owned()),
     }
 }

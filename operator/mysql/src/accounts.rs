@@ -140,7 +140,7 @@ fn network_groups(credentials: &Credentials) -> Vec<Group<'_>> {
             .collect(),
         password,
         require: "SSL",
-        grants: &["REPLICATION SLAVE, SERVICE_CONNECTION_ADMIN ON *.*"],
+        grants: &["REPLICATION SLAVE, SERVICE_CONNECTION_ADMIN, CONNECTION_ADMIN ON *.*"],
         grant_option: false,
         revokes: &[],
     });
@@ -148,7 +148,7 @@ fn network_groups(credentials: &Credentials) -> Vec<Group<'_>> {
         accounts: vec![quote::account(CLONE, "%")],
         password,
         require: "SSL",
-        grants: &["BACKUP_ADMIN, SERVICE_CONNECTION_ADMIN ON *.*"],
+        grants: &["BACKUP_ADMIN, SERVICE_CONNECTION_ADMIN, CONNECTION_ADMIN ON *.*"],
         grant_option: false,
         revokes: &[],
     });

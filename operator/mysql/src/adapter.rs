@@ -14,7 +14,9 @@ use tokio::time::{Instant, timeout};
 use crate::accounts::{self, Credentials};
 use crate::error::{Fault, MysqlError, is_denied};
 use crate::notes::Notes;
-use crate::port::{AccountLock, CloneDonor, CloneProgress, FirstApplication, Mysql, ReplicationSource, SharedPassword};
+use crate::port::{
+    AccountLock, CloneDonor, CloneProgress, FirstApplication, Mysql, ReplicationSource, Sessions, SharedPassword,
+};
 use crate::read;
 use crate::session::{Dialer, Late, Session, fault, kill_and_wait, left};
 use crate::sql::{self, Statement};
@@ -185,6 +187,7 @@ impl Mysql for Adapter {
             let close = async { session.lock().await.close().await };
             drop(timeout(CLOSE_LIMIT, close).await);
         }
+        drop(timeout(CLOSE_LIMIT, self.dialer.close_spare()).await);
     }
 
     fn offer_password(&self, password: SecretString) {
@@ -193,11 +196,11 @@ impl Mysql for Adapter {
 
     async fn read_state(&self) -> Result<ServerState, MysqlError> {
         let statement = [Statement::plain(sql::READ_STATE)];
-        read::state(
-            &self
-                .run(&self.eye, "read the state of mysqld", READ_LIMIT, &statement)
-                .await?,
-        )
+        let results = self
+            .run(&self.eye, "read the state of mysqld", READ_LIMIT, &statement)
+            .await?;
+        drop(timeout(CLOSE_LIMIT, self.dialer.keep_spare()).await);
+        read::state(&results)
     }
 
     async fn settle(&self, limit: Duration) -> Result<(), MysqlError> {
@@ -224,7 +227,11 @@ impl Mysql for Adapter {
     }
 
     async fn serve_clients(&self, serve: bool, limit: Duration) -> Result<(), MysqlError> {
-        let what = if serve { "let clients come" } else { "send all clients away" };
+        let what = if serve {
+            "let clients come"
+        } else {
+            "send all clients away"
+        };
         self.control(what, limit, &[sql::serve_clients(serve)]).await
     }
 
@@ -307,9 +314,10 @@ impl Mysql for Adapter {
     async fn end_sessions(&self, connections: &[u64], limit: Duration) -> Result<(), MysqlError> {
         const WHAT: &str = "end sessions";
         let work = async {
+            let run = self.dialer.run();
             let mut conn = self.dialer.connect().await?;
             let result = kill_and_wait(&mut conn, WHAT, connections).await;
-            drop(conn.disconnect().await);
+            self.dialer.give_back(run, conn).await;
             result
         };
         timeout(limit, work)
@@ -317,10 +325,10 @@ impl Mysql for Adapter {
             .map_err(|_elapsed| MysqlError::Timeout { what: WHAT, limit })?
     }
 
-    async fn end_client_sessions(&self, replicas: bool, limit: Duration) -> Result<usize, MysqlError> {
+    async fn end_client_sessions(&self, which: Sessions, limit: Duration) -> Result<usize, MysqlError> {
         const WHAT: &str = "end the clients' sessions";
         let rows = self
-            .rows(&self.control, WHAT, limit, sql::client_sessions(replicas))
+            .rows(&self.control, WHAT, limit, sql::client_sessions(which))
             .await?;
         let ids = rows
             .iter()
@@ -485,6 +493,10 @@ impl Mysql for Adapter {
 
     async fn set_local_passwords(&self, credentials: &Credentials, limit: Duration) -> Result<(), MysqlError> {
         let statements = accounts::local_passwords(credentials);
+        // Before it is tried: what becomes of a statement that is given up, nobody knows.
+        if let Some(password) = &credentials.manager {
+            self.dialer.remember(password.clone());
+        }
         self.run(&self.writer, "set the passwords of local accounts", limit, &statements)
             .await
             .map(|_results| ())

@@ -11,6 +11,9 @@ pub enum MysqlError {
         /// Why.
         reason: String,
     },
+    /// Clients use all connections, and the spare one of its own is gone.
+    #[error("failed to connect to mysqld: clients use all connections")]
+    Full,
     /// None of the passwords that are known works.
     #[error("failed to log in to mysqld as {user}: access denied")]
     Denied {
@@ -59,6 +62,14 @@ const ER_ACCESS_DENIED: u16 = 1045;
 const ER_ACCOUNT_LOCKED: u16 = 3118;
 /// The account's password expired.
 const ER_MUST_CHANGE_PASSWORD: u16 = 1862;
+
+/// Too many connections.
+const ER_CON_COUNT_ERROR: u16 = 1040;
+
+/// Whether a login failed because clients use all connections.
+pub(crate) const fn is_full(code: u16) -> bool {
+    code == ER_CON_COUNT_ERROR
+}
 
 /// Whether a login that failed like this may succeed with another password.
 pub(crate) const fn is_denied(code: u16) -> bool {

@@ -18,6 +18,6 @@ pub mod state;
 pub mod version;
 
 pub use error::MysqlError;
-pub use port::{AccountLock, CloneDonor, Mysql, ReplicationSource};
+pub use port::{AccountLock, CloneDonor, Mysql, ReplicationSource, Sessions};
 pub use state::{Channel, Counters, DumpThread, Receiver, SemiSyncState, ServerMessage, ServerState};
 pub use version::Version;

@@ -57,6 +57,17 @@ pub struct CloneProgress {
     pub copied: u64,
 }
 
+/// Sessions of others than Mainstay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sessions {
+    /// Of clients.
+    Clients,
+    /// Of clients that came over the network.
+    Remote,
+    /// Of clients, and those that read the binlog, whoever they are.
+    ClientsAndReplicas,
+}
+
 /// Database and user of the application that a cluster is created with.
 #[derive(Clone, Debug)]
 pub struct FirstApplication {
@@ -110,8 +121,12 @@ pub trait Mysql: Send + Sync {
     /// Leaves `super_read_only`, not `read_only`: only privileged clients may write. For changing account locks.
     async fn leave_super_read_only(&self, limit: Duration) -> Result<(), MysqlError>;
 
-    /// Accepts writes.
+    /// Accepts writes, and clients.
     async fn open_writes(&self, limit: Duration) -> Result<(), MysqlError>;
+
+    /// Lets clients connect, or nobody but Mainstay's accounts and those with the privilege CONNECTION_ADMIN: the sessions
+    /// of all others end at once.
+    async fn serve_clients(&self, serve: bool, limit: Duration) -> Result<(), MysqlError>;
 
     /// Sets the source, with both replication threads stopped. This DROPS the relay log (decision A5).
     async fn set_source(&self, source: &ReplicationSource, limit: Duration) -> Result<(), MysqlError>;
@@ -152,9 +167,8 @@ pub trait Mysql: Send + Sync {
     /// Kills sessions and waits until they are gone.
     async fn end_sessions(&self, connections: &[u64], limit: Duration) -> Result<(), MysqlError>;
 
-    /// Kills the sessions of all clients that are not Mainstay, and with `replicas` those that read the binlog; their
-    /// number.
-    async fn end_client_sessions(&self, replicas: bool, limit: Duration) -> Result<usize, MysqlError>;
+    /// Kills sessions of others than Mainstay; their number. It does not wait until they are gone.
+    async fn end_client_sessions(&self, which: Sessions, limit: Duration) -> Result<usize, MysqlError>;
 
     /// Commits a transaction that changes nothing, and gives gtid_executed after it: everything that was in the binlog
     /// before is in there (rule 1 b).

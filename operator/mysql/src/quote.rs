@@ -4,8 +4,9 @@
 //! [`SESSION_MODE`] is the first statement of every session and of every init file. A written string has no line break
 //! in it, because an init file is read line by line.
 
-/// First statement of every session: what quoting and the reading of time stamps rely on.
-pub const SESSION_MODE: &str = "SET SESSION sql_mode='', time_zone='+00:00'";
+/// First statement of every session: what quoting and the reading of time stamps rely on. The server does not close a
+/// session that has nothing to do: another one might not be had when clients use all connections (case F08).
+pub const SESSION_MODE: &str = "SET SESSION sql_mode='', time_zone='+00:00', wait_timeout=31536000";
 
 /// A string literal.
 #[must_use]

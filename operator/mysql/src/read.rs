@@ -91,6 +91,8 @@ fn read_flags(row: &Row, state: &mut ServerState) -> Result<(), MysqlError> {
     state.max_connections = column(row, 5)?;
     state.semi_sync.enabled = column(row, 6)?;
     state.semi_sync.wait_for = column(row, 7)?;
+    state.offline = column(row, 8)?;
+    state.committing = column(row, 9)?;
     Ok(())
 }
 

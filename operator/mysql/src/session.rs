@@ -15,7 +15,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::accounts::MANAGER;
-use crate::error::{Fault, MysqlError, is_denied};
+use crate::error::{Fault, MysqlError, is_denied, is_full};
 use crate::quote;
 use crate::sql::{self, Statement};
 
@@ -23,6 +23,10 @@ use crate::sql::{self, Statement};
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 /// Between two looks whether a killed session is gone.
 const KILL_POLL: Duration = Duration::from_millis(10);
+/// Former passwords that are tried.
+const KNOWN: usize = 5;
+/// Between two attempts to have a spare connection.
+const SPARE_PAUSE: Duration = Duration::from_secs(1);
 
 /// Makes connections.
 pub(crate) struct Dialer {
@@ -30,12 +34,22 @@ pub(crate) struct Dialer {
     passwords: Mutex<Passwords>,
     /// Rises with every server process: what belongs to a former one is void.
     run: AtomicU64,
+    spare: tokio::sync::Mutex<Spare>,
 }
 
 #[derive(Default)]
 struct Passwords {
+    /// What is mounted.
     offered: Option<SecretString>,
-    worked: Option<SecretString>,
+    /// What the server may have instead, the likeliest first: what worked or was set last, and what was mounted before.
+    known: Vec<SecretString>,
+}
+
+/// A connection that has nothing to do, for when clients use all others (case F08).
+#[derive(Default)]
+struct Spare {
+    conn: Option<(u64, Conn)>,
+    attempt: Option<Instant>,
 }
 
 impl Dialer {
@@ -44,6 +58,7 @@ impl Dialer {
             socket,
             passwords: Mutex::default(),
             run: AtomicU64::new(0),
+            spare: tokio::sync::Mutex::default(),
         }
     }
 
@@ -56,7 +71,20 @@ impl Dialer {
     }
 
     pub(crate) fn offer(&self, password: SecretString) {
-        self.passwords().offered = Some(password);
+        let former = self.passwords().offered.replace(password);
+        if let Some(former) = former {
+            self.remember(former);
+        }
+    }
+
+    /// Notes a password that the server may have from now on.
+    pub(crate) fn remember(&self, password: SecretString) {
+        let mut passwords = self.passwords();
+        passwords
+            .known
+            .retain(|other| other.expose_secret() != password.expose_secret());
+        passwords.known.insert(0, password);
+        passwords.known.truncate(KNOWN);
     }
 
     fn passwords(&self) -> std::sync::MutexGuard<'_, Passwords> {
@@ -64,33 +92,79 @@ impl Dialer {
         self.passwords.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// The offered password, then the one that worked last (F11: an edited Secret locks nobody out).
+    /// The offered password, then those that the server may still have (F11: an edited Secret locks nobody out).
     fn candidates(&self) -> Vec<SecretString> {
         let passwords = self.passwords();
-        let mut candidates: Vec<SecretString> = Vec::new();
-        for password in [&passwords.offered, &passwords.worked].into_iter().flatten() {
-            if candidates
-                .iter()
-                .all(|other| other.expose_secret() != password.expose_secret())
-            {
-                candidates.push(password.clone());
-            }
-        }
-        candidates
+        let offered = passwords.offered.iter();
+        let is_offered = |password: &&SecretString| {
+            let offered = passwords.offered.as_ref().map(SecretString::expose_secret);
+            offered == Some(password.expose_secret())
+        };
+        offered
+            .chain(passwords.known.iter().filter(|password| !is_offered(password)))
+            .cloned()
+            .collect()
     }
 
-    /// A connection as the manager, ready for statements.
+    /// A connection as the manager, ready for statements; the spare one when clients use all others.
     pub(crate) async fn connect(&self) -> Result<Conn, MysqlError> {
+        match self.connect_anew().await {
+            Err(MysqlError::Full) => self.take_spare().await.ok_or(MysqlError::Full),
+            other => other,
+        }
+    }
+
+    /// Sees to it that there is a spare connection, if it can be had now.
+    pub(crate) async fn keep_spare(&self) {
+        let Ok(mut spare) = self.spare.try_lock() else { return };
+        let run = self.run();
+        let there = spare.conn.as_ref().is_some_and(|(of, _)| *of == run);
+        if there || spare.attempt.is_some_and(|at| at.elapsed() < SPARE_PAUSE) {
+            return;
+        }
+        spare.attempt = Some(Instant::now());
+        if let Ok(conn) = self.connect_anew().await {
+            spare.conn = Some((run, conn));
+        }
+    }
+
+    /// Gives a connection back that was had with [`Dialer::connect`] while the server process `run` ran.
+    pub(crate) async fn give_back(&self, run: u64, conn: Conn) {
+        let mut spare = self.spare.lock().await;
+        if self.run() == run && spare.conn.as_ref().is_none_or(|(of, _)| *of != run) {
+            spare.conn = Some((run, conn));
+        } else {
+            drop(conn.disconnect().await);
+        }
+    }
+
+    /// Closes the spare connection.
+    pub(crate) async fn close_spare(&self) {
+        let mut spare = self.spare.lock().await;
+        spare.attempt = Some(Instant::now());
+        if let Some((_, conn)) = spare.conn.take() {
+            drop(conn.disconnect().await);
+        }
+    }
+
+    async fn take_spare(&self) -> Option<Conn> {
+        let run = self.run();
+        let (of, mut conn) = self.spare.lock().await.conn.take()?;
+        (of == run && conn.ping().await.is_ok()).then_some(conn)
+    }
+
+    async fn connect_anew(&self) -> Result<Conn, MysqlError> {
         for password in self.candidates() {
             match self.login(MANAGER, &password).await {
                 Ok(mut conn) => {
                     conn.query_drop(quote::SESSION_MODE)
                         .await
                         .map_err(|error| fault("prepare a session", false, error.into()))?;
-                    self.passwords().worked = Some(password);
+                    self.remember(password);
                     return Ok(conn);
                 }
                 Err(Fault::Refused { code, .. }) if is_denied(code) => {}
+                Err(Fault::Refused { code, .. }) if is_full(code) => return Err(MysqlError::Full),
                 Err(Fault::Refused { code, message }) => {
                     return Err(MysqlError::Connect {
                         reason: format!("{message} (MySQL error {code})"),

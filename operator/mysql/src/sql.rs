@@ -4,7 +4,7 @@ use std::fmt;
 
 use secrecy::zeroize::Zeroizing;
 
-use crate::port::{AccountLock, FirstApplication, ReplicationSource, SharedPassword};
+use crate::port::{AccountLock, FirstApplication, ReplicationSource, Sessions, SharedPassword};
 use crate::state::ServerMessage;
 use crate::{accounts, quote};
 use secrecy::{ExposeSecret as _, SecretString};
@@ -56,7 +56,9 @@ const FOR_EVER: &str = "1000000000000000000";
 pub(crate) const READ_STATE: &str = "\
 SELECT @@GLOBAL.super_read_only, @@GLOBAL.read_only, @@GLOBAL.server_uuid, @@GLOBAL.server_id, \
 @@GLOBAL.event_scheduler, @@GLOBAL.max_connections, @@GLOBAL.rpl_semi_sync_source_enabled, \
-@@GLOBAL.rpl_semi_sync_source_wait_for_replica_count; \
+@@GLOBAL.rpl_semi_sync_source_wait_for_replica_count, @@GLOBAL.offline_mode, \
+(SELECT COUNT(*) FROM performance_schema.threads WHERE TYPE='FOREGROUND' AND PROCESSLIST_STATE IN \
+('waiting for handler commit','Waiting for semi-sync ACK from replica','Waiting for semi-sync ACK from slave')); \
 SELECT c.HOST, c.PORT, s.SERVICE_STATE, a.SERVICE_STATE, s.LAST_ERROR_NUMBER, s.LAST_ERROR_MESSAGE, \
 TIMESTAMPDIFF(MICROSECOND, NULLIF(GREATEST(s.LAST_HEARTBEAT_TIMESTAMP, s.LAST_QUEUED_TRANSACTION_END_QUEUE_TIMESTAMP), \
 '0000-00-00 00:00:00.000000'), NOW(6)), \
@@ -184,17 +186,17 @@ pub(crate) fn sessions_among(connections: &[u64]) -> Statement {
     ))
 }
 
-/// Sessions of clients; with `replicas` also those that read the binlog, whoever they are.
-pub(crate) fn client_sessions(replicas: bool) -> Statement {
+/// Sessions that are not the manager's own.
+pub(crate) fn client_sessions(which: Sessions) -> Statement {
     const DUMPS: &str = "PROCESSLIST_COMMAND IN ('Binlog Dump','Binlog Dump GTID')";
     let clients = format!(
         "PROCESSLIST_USER<>'mainstay' AND PROCESSLIST_USER NOT LIKE 'mainstay\\_%' \
          AND PROCESSLIST_USER NOT IN ('event_scheduler','system user') AND PROCESSLIST_COMMAND<>'Daemon' AND NOT {DUMPS}"
     );
-    let which = if replicas {
-        format!("(({clients}) OR {DUMPS})")
-    } else {
-        clients
+    let which = match which {
+        Sessions::Clients => clients,
+        Sessions::Remote => format!("{clients} AND CONNECTION_TYPE IN ('TCP/IP','SSL/TLS')"),
+        Sessions::ClientsAndReplicas => format!("(({clients}) OR {DUMPS})"),
     };
     Statement::plain(format!(
         "SELECT PROCESSLIST_ID FROM performance_schema.threads WHERE TYPE='FOREGROUND' AND PROCESSLIST_ID IS NOT NULL \

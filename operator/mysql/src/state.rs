@@ -16,6 +16,11 @@ pub struct ServerState {
     pub server_uuid: String,
     /// server_id.
     pub server_id: u32,
+    /// Only privileged clients may connect (`offline_mode`).
+    pub offline: bool,
+    /// Sessions whose commit is on its way: in the binlog's or the engine's hands, or waiting for acknowledgements. One that
+    /// waits for a lock is not among them.
+    pub committing: u32,
     /// Events run.
     pub event_scheduler: bool,
     /// The replication channel; absent when the server never followed anybody, or forgot it.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mainstay_core::action::Endpoint;
-use mainstay_mysql::{Channel, Receiver, ReplicationSource, ServerState};
+use mainstay_mysql::{Channel, Receiver, ReplicationSource, ServerState, Sessions};
 use secrecy::SecretString;
 use tokio::time::sleep;
 
@@ -43,7 +43,7 @@ pub(super) async fn attach(context: &Context<'_>, source: &Endpoint) -> Outcome 
         .as_ref()
         .filter(|channel| channel.host == source.host && channel.port == source.port);
     if let Some(channel) = same.filter(|channel| channel.applier_error.is_none()) {
-        return resume(context, channel, password).await;
+        return resume(context, &state, channel, password).await;
     }
     if state.receives() {
         mysql.stop_receiver(context.left()).await?;
@@ -60,10 +60,11 @@ pub(super) async fn attach(context: &Context<'_>, source: &Endpoint) -> Outcome 
         mysql.set_source(&source, context.left()).await?;
         mysql.start_applier(context.left()).await?;
     }
+    welcome(context, &state).await?;
     mysql
         .start_receiver(context.shared.config.ordinal, password, context.left())
         .await?;
-    if was_primary && let Err(error) = mysql.end_client_sessions(false, CLIENTS).await {
+    if was_primary && let Err(error) = mysql.end_client_sessions(Sessions::Clients, CLIENTS).await {
         tracing::warn!(%error, "clients of the former primary may still be connected");
     }
     Ok(Done::Applied)
@@ -71,8 +72,9 @@ pub(super) async fn attach(context: &Context<'_>, source: &Endpoint) -> Outcome 
 
 /// It follows this source already, or did before: the relay log stays, whatever is in it. (An applier that cannot go on, as
 /// with a relay log that was torn by a power cut, gets a new one, if everything whole in the old one is applied.)
-async fn resume(context: &Context<'_>, channel: &Channel, password: &SecretString) -> Outcome {
+async fn resume(context: &Context<'_>, state: &ServerState, channel: &Channel, password: &SecretString) -> Outcome {
     let (receives, applies) = (channel.receiver != Receiver::Off, channel.applier_running);
+    welcome(context, state).await?;
     if !applies {
         context.mysql.start_applier(context.left()).await?;
     }
@@ -82,11 +84,19 @@ async fn resume(context: &Context<'_>, channel: &Channel, password: &SecretStrin
             .start_receiver(context.shared.config.ordinal, password, context.left())
             .await?;
     }
-    Ok(if receives && applies {
+    Ok(if receives && applies && !state.offline {
         Done::Already
     } else {
         Done::Applied
     })
+}
+
+/// It was compared, or it would not be attached: clients may read what it has (rule 7).
+async fn welcome(context: &Context<'_>, state: &ServerState) -> Result<(), Refusal> {
+    if state.offline {
+        context.mysql.serve_clients(true, context.left()).await?;
+    }
+    Ok(())
 }
 
 /// A former primary waits for acknowledgements, and so would its applier. It is read-only, so nobody waits now. The

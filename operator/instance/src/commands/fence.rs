@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use mainstay_core::observed::Mysqld;
 use mainstay_mysql::port::UNREACHABLE_ACKS;
-use mainstay_mysql::{AccountLock, ServerState};
+use mainstay_mysql::{AccountLock, ServerState, Sessions};
 use tokio::time::{Instant, timeout};
 
 use super::{Context, Done, Outcome, Refusal, refusal};
@@ -34,7 +34,7 @@ pub(super) async fn fence(context: &Context<'_>) -> Outcome {
             Ok(done) => return Ok(if killed { Done::Applied } else { done }),
             Err(Refusal(reason)) => {
                 tracing::warn!(reason, "mysqld is killed: it cannot be fenced otherwise");
-                context.server.kill().await;
+                kill(context, &reason).await?;
                 if killed {
                     return Ok(Done::Applied);
                 }
@@ -42,6 +42,15 @@ pub(super) async fn fence(context: &Context<'_>) -> Outcome {
             }
         }
     }
+}
+
+/// A process that waits for a broken disk does not end, however often it is killed. It does nothing any more, but its end is
+/// what a fence promises.
+async fn kill(context: &Context<'_>, reason: &str) -> Result<(), Refusal> {
+    let why = format!("it was killed, for it could not be fenced otherwise: {reason}");
+    timeout(context.left() + AFTERWARDS, context.server.kill(&why))
+        .await
+        .map_err(|_elapsed| refusal("mysqld was killed and does not end: its disk does not answer"))
 }
 
 /// Whether mysqld answers soon, so that the reply can bring the set. Nobody waits for one that was down before.
@@ -129,7 +138,7 @@ async fn end_clients(context: &Context<'_>) {
     if let Err(error) = context.mysql.set_event_scheduler(false, CLIENTS).await {
         tracing::warn!(%error, "the event scheduler still runs");
     }
-    match context.mysql.end_client_sessions(false, CLIENTS).await {
+    match context.mysql.end_client_sessions(Sessions::Clients, CLIENTS).await {
         Ok(0) => {}
         Ok(sessions) => tracing::info!(sessions, "ended the clients' sessions"),
         Err(error) => tracing::warn!(%error, "clients may still be connected"),

@@ -193,7 +193,9 @@ impl Commands {
         }
         if let Err(error) = self.shared.mysql.settle(SETTLE).await {
             tracing::warn!(%error, "mysqld is killed: a statement that was given up cannot be ended otherwise");
-            self.server.kill().await;
+            self.server
+                .kill("it was killed, for a statement that was given up could not be ended otherwise")
+                .await;
         }
     }
 

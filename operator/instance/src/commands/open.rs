@@ -51,7 +51,10 @@ async fn open_closed(context: &Context<'_>, list: &Listed, state: &ServerState) 
     }
     let opened = open_or_fail(context, list, state).await;
     if opened.is_err() && shutdown::make_read_only(context.mysql, CLOSE).await.is_none() {
-        context.server.kill().await;
+        context
+            .server
+            .kill("it was killed, for it could not be closed again after it was not opened")
+            .await;
     }
     opened
 }

@@ -15,7 +15,10 @@ pub(super) async fn restart(context: &Context<'_>) -> Outcome {
             shutdown::end_sessions(context.mysql).await;
             context.server.stop(proof).await;
         }
-        None => context.server.kill().await,
+        None => {
+            let why = "it was killed, for it was to be restarted and a commit waits";
+            context.server.kill(why).await;
+        }
     }
     Ok(Done::Applied)
 }

@@ -49,6 +49,7 @@ impl Bench {
         let server = Arc::new(FakeServer {
             mysql: Arc::clone(&mysql),
             running: AtomicBool::new(true),
+            ..FakeServer::default()
         });
         let version = "9.7.4".parse().unwrap();
         let shared = Arc::new(Shared::new(

@@ -94,7 +94,7 @@ impl Supervisor {
             .runner
             .serve(InitFile::Start, &secrets, &["--skip-networking"])
             .map_err(SuperviseError::Run)?;
-        self.started(Mysqld::Cloning, "");
+        self.started(Mysqld::Cloning, recipient.child.pid());
         let next = self.copy(recipient, donor).await;
         self.runner.remove_init_file();
         if let Some(next) = next? {

@@ -20,10 +20,8 @@ impl Supervisor {
     /// Sees to it that there is a data directory that counts. An order may come first.
     pub(super) async fn prepare(&mut self) -> Result<Option<Next>, SuperviseError> {
         let paths = self.shared.config.paths.clone();
-        let exists = paths
-            .data()
-            .try_exists()
-            .map_err(volume("look for the data directory"))?;
+        let data = paths.data();
+        let exists = blocking("look for the data directory", move || data.try_exists()).await?;
         match (self.shared.state().stage, exists) {
             (Stage::Ready, true) => return Ok(None),
             (Stage::Cloned, true) => {
@@ -64,7 +62,12 @@ impl Supervisor {
             }
             "the data directory is being made".clone_into(&mut process.message);
         });
-        remove_tree(paths.data_init()).await?;
+        let (init, tmp) = (paths.data_init(), paths.tmp());
+        blocking("clear up what an earlier attempt left", move || {
+            disk::remove_tree(&init)?;
+            std::fs::create_dir_all(&tmp)
+        })
+        .await?;
         // A time zone that this server does not take must not keep it from starting: the second attempt goes without.
         let time_zones = if self.failures == 0 {
             self.runner.time_zones().await
@@ -143,7 +146,7 @@ impl Supervisor {
             return Some(Next::Shutdown);
         };
         match order {
-            Order::Kill | Order::Stop(_) => {
+            Order::Kill(_) | Order::Stop(_) => {
                 drop(done.send(Ok(())));
                 None
             }
@@ -156,10 +159,11 @@ impl Supervisor {
     }
 }
 
-pub(super) async fn blocking(
+/// Work on the volume, which may take for ever when its disk does: never in a thread that others need.
+pub(super) async fn blocking<T: Send + 'static>(
     what: &'static str,
-    work: impl FnOnce() -> std::io::Result<()> + Send + 'static,
-) -> Result<(), SuperviseError> {
+    work: impl FnOnce() -> std::io::Result<T> + Send + 'static,
+) -> Result<T, SuperviseError> {
     match tokio::task::spawn_blocking(work).await {
         Ok(result) => result.map_err(volume(what)),
         Err(error) => Err(SuperviseError::Volume {
@@ -167,10 +171,6 @@ pub(super) async fn blocking(
             source: std::io::Error::other(error.to_string()),
         }),
     }
-}
-
-async fn remove_tree(path: std::path::PathBuf) -> Result<(), SuperviseError> {
-    blocking("remove what an earlier attempt left", move || disk::remove_tree(&path)).await
 }
 
 fn remove_file(path: &Path) -> std::io::Result<()> {

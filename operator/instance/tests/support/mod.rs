@@ -15,7 +15,7 @@ use mainstay_core::layout;
 use mainstay_core::observed::{InstanceReport, Mysqld};
 use mainstay_core::rules::{Incarnation, InstanceName, MemberId};
 use mainstay_instance::client::{ClientTls, InstanceClient, connect};
-use mainstay_instance::config::{Paths, Ports, Programs, Timing};
+use mainstay_instance::config::{Paths, Peers, Ports, Programs, Timing};
 use mainstay_instance::convert::{Outcome, Reply};
 use mainstay_instance::{Config, Manager};
 use mysql_async::prelude::Queryable as _;
@@ -157,6 +157,18 @@ impl Cluster {
             epoch: 1,
         };
         cluster.nodes = (0..instances).map(|ordinal| cluster.node(ordinal)).collect();
+        let address = |node: &Node| std::net::SocketAddr::new(node.config.bind, node.config.ports.grpc);
+        let addresses: std::collections::BTreeMap<_, _> = cluster
+            .nodes
+            .iter()
+            .map(|node| (node.config.instance.clone(), address(node)))
+            .collect();
+        for node in &mut cluster.nodes {
+            node.config.peers = Peers::Fixed {
+                addresses: addresses.clone(),
+                server_name: "localhost".to_owned(),
+            };
+        }
         cluster
     }
 
@@ -226,6 +238,8 @@ impl Cluster {
             },
             mysql_bind: "127.0.0.1".to_owned(),
             bind: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            peers: Peers::Names,
+            api_server: None,
             programs: programs(),
             timing: Timing {
                 files: Duration::from_millis(200),
