@@ -15,7 +15,7 @@ use kube::{Resource as _, ResourceExt as _};
 use mainstay_api::MySQLCluster;
 use tokio::sync::watch;
 
-use crate::index::{ClusterName, Version};
+use crate::index::{ClusterName, Horizon, Version};
 
 /// A cluster, or the reason why it could not be read.
 pub(crate) type Guarded = DeserializeGuard<MySQLCluster>;
@@ -25,6 +25,7 @@ pub(crate) type Guarded = DeserializeGuard<MySQLCluster>;
 pub(crate) struct Clusters {
     store: Store<Guarded>,
     writer: Arc<Mutex<reflector::store::Writer<Guarded>>>,
+    horizon: Arc<Horizon>,
     /// Watches whose first list is not complete.
     listing: Arc<watch::Sender<usize>>,
 }
@@ -39,6 +40,7 @@ impl Clusters {
         Self {
             store,
             writer: Arc::new(Mutex::new(writer)),
+            horizon: Arc::default(),
             listing: Arc::new(watch::Sender::new(watches)),
         }
     }
@@ -56,14 +58,27 @@ impl Clusters {
     /// Takes in what a request of our own brought, so that the next pass sees it before the watch tells it.
     pub(crate) fn put(&self, object: Guarded) {
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = self
-            .store
-            .get(&ObjectRef::from_obj(&object))
-            .map(|known| Version::of(known.meta()));
-        // A watch that lags behind our own writes must not take them back.
-        if known.is_none_or(|known| !Version::of(object.meta()).is_older_than(&known)) {
+        let namespace = object.namespace().unwrap_or_default();
+        let version = Version::of(object.meta());
+        if self.horizon.is_news(&namespace, &version, self.known(&object).as_ref()) {
             writer.apply_watcher_event(&Event::Apply(object));
         }
+    }
+
+    /// Takes in what a watch tells.
+    fn take(&self, object: Guarded) {
+        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let version = Version::of(object.meta());
+        self.horizon.told(&object.namespace().unwrap_or_default(), &version);
+        // A watch that lags behind our own writes must not take them back.
+        if self.known(&object).is_none_or(|known| !version.is_older_than(&known)) {
+            writer.apply_watcher_event(&Event::Apply(object));
+        }
+    }
+
+    fn known(&self, object: &Guarded) -> Option<Version> {
+        let known = self.store.get(&ObjectRef::from_obj(object));
+        known.map(|known| Version::of(known.meta()))
     }
 
     /// The names of all clusters.
@@ -120,7 +135,14 @@ impl ClusterWriter {
     pub(crate) fn apply(&mut self, event: Event<Guarded>) -> Vec<Fate> {
         match event {
             Event::Apply(object) => name(&object).map(|name| self.lives(name, object)).into_iter().collect(),
-            Event::Delete(object) => name(&object).map(|name| self.died(name)).into_iter().collect(),
+            Event::Delete(object) => {
+                let version = Version::of(object.meta());
+                let died = name(&object).map(|name| {
+                    self.clusters.horizon.told(&name.namespace, &version);
+                    self.died(name)
+                });
+                died.into_iter().collect()
+            }
             Event::Init => {
                 self.listing.clear();
                 Vec::new()
@@ -154,7 +176,7 @@ impl ClusterWriter {
     }
 
     fn lives(&mut self, name: ClusterName, object: Guarded) -> Fate {
-        self.clusters.put(object);
+        self.clusters.take(object);
         self.known.insert(name.clone());
         Fate::Lives(name)
     }

@@ -74,6 +74,35 @@ impl Version {
     }
 }
 
+/// How far watches have told, by namespace.
+///
+/// The answer to a write of our own may come after a watch told of a later deletion of the same object. Taken in then, the
+/// object would stay for ever: nothing tells of its end a second time.
+#[derive(Debug, Default)]
+pub(crate) struct Horizon(RwLock<HashMap<String, u64>>);
+
+impl Horizon {
+    /// A watch told of this version.
+    pub(crate) fn told(&self, namespace: &str, version: &Version) {
+        let Some(number) = version.number else { return };
+        let mut newest = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        match newest.get_mut(namespace) {
+            Some(newest) => *newest = number.max(*newest),
+            None => drop(newest.insert(namespace.to_owned(), number)),
+        }
+    }
+
+    /// Whether a version of our own is news, given what is known under its name.
+    pub(crate) fn is_news(&self, namespace: &str, own: &Version, known: Option<&Version>) -> bool {
+        if let Some(known) = known.filter(|known| known.uid == own.uid) {
+            return !own.is_older_than(known);
+        }
+        // Another object has the name, or none: whatever a watch told last is newer than what it has passed.
+        let newest = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        !matches!((own.number, newest.get(namespace)), (Some(own), Some(newest)) if own <= *newest)
+    }
+}
+
 type Clusters<T> = HashMap<ClusterName, BTreeMap<String, (Version, Arc<T>)>>;
 
 /// Objects of one kind by cluster and name. Cheap to clone.
@@ -85,6 +114,7 @@ pub(crate) struct Index<T> {
 #[derive(Debug)]
 struct Inner<T> {
     clusters: RwLock<Clusters<T>>,
+    horizon: Horizon,
     /// Watches whose first list is not complete.
     listing: watch::Sender<usize>,
 }
@@ -103,6 +133,7 @@ impl<T> Index<T> {
         Self {
             inner: Arc::new(Inner {
                 clusters: RwLock::default(),
+                horizon: Horizon::default(),
                 listing: watch::Sender::new(watches),
             }),
         }
@@ -129,6 +160,21 @@ impl<T> Index<T> {
     /// Takes in what a request of our own brought, so that the next pass sees it before the watch tells it.
     pub(crate) fn put(&self, entry: Entry<T>) {
         let mut clusters = self.inner.clusters.write().unwrap_or_else(PoisonError::into_inner);
+        let known = clusters
+            .get(&entry.cluster)
+            .and_then(|objects| objects.get(&entry.name));
+        let known = known.map(|(version, _)| version);
+        let namespace = &entry.cluster.namespace;
+        if self.inner.horizon.is_news(namespace, &entry.version, known) {
+            let objects = clusters.entry(entry.cluster).or_default();
+            objects.insert(entry.name, (entry.version, Arc::new(entry.value)));
+        }
+    }
+
+    /// Takes in what a watch tells.
+    fn take(&self, entry: Entry<T>) {
+        let mut clusters = self.inner.clusters.write().unwrap_or_else(PoisonError::into_inner);
+        self.inner.horizon.told(&entry.cluster.namespace, &entry.version);
         let objects = clusters.entry(entry.cluster).or_default();
         // A watch that lags behind our own writes must not take them back.
         if objects
@@ -173,11 +219,12 @@ impl<T> Writer<T> {
             Event::Apply(None) | Event::Delete(None) | Event::InitApply(None) => Vec::new(),
             Event::Apply(Some(entry)) => {
                 let cluster = entry.cluster.clone();
-                self.index.put(entry);
+                self.index.take(entry);
                 vec![cluster]
             }
             Event::Delete(Some(entry)) => {
                 let mut clusters = self.write();
+                self.index.inner.horizon.told(&entry.cluster.namespace, &entry.version);
                 if let Some(objects) = clusters.get_mut(&entry.cluster) {
                     objects.remove(&entry.name);
                     if objects.is_empty() {
@@ -191,6 +238,7 @@ impl<T> Writer<T> {
                 Vec::new()
             }
             Event::InitApply(Some(entry)) => {
+                self.index.inner.horizon.told(&entry.cluster.namespace, &entry.version);
                 let value = (entry.version, Arc::new(entry.value));
                 self.listing.entry(entry.cluster).or_default().insert(entry.name, value);
                 Vec::new()
@@ -331,6 +379,25 @@ mod tests {
         writer.apply(Event::Apply(Some(entry("shop", "a", 5))));
         assert_eq!(values(&index, "shop"), [7]);
         writer.apply(Event::Apply(Some(entry("shop", "a", 8))));
+        assert_eq!(values(&index, "shop"), [8]);
+    }
+
+    #[test]
+    fn an_answer_that_comes_after_the_end_of_its_object_is_no_news() {
+        let index: Index<u32> = Index::new(1);
+        let mut writer = Writer::new(index.clone(), None);
+        writer.apply(Event::Apply(Some(entry("shop", "a", 5))));
+        writer.apply(Event::Delete(Some(entry("shop", "a", 6))));
+        index.put(entry("shop", "a", 5));
+        assert!(values(&index, "shop").is_empty(), "nothing tells of its end again");
+        index.put(entry("shop", "a", 7));
+        assert_eq!(values(&index, "shop"), [7], "made anew");
+
+        // Nor does an answer about a former object take the place of the one that followed it.
+        let mut other = entry("shop", "a", 8);
+        other.version.uid = "other".to_owned();
+        writer.apply(Event::Apply(Some(other)));
+        index.put(entry("shop", "a", 7));
         assert_eq!(values(&index, "shop"), [8]);
     }
 }

@@ -12,6 +12,10 @@ pub mod random;
 pub mod simulation;
 pub mod world;
 
+/// Simulations allocate and free all the time; musl's own allocator asks the kernel for every second piece.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 pub use clock::Clock;
 pub use random::Random;
 pub use simulation::{Operator, Simulation};

@@ -41,7 +41,7 @@ impl Drop for Simulation {
     }
 }
 
-/// A running operator process.
+/// A running operator process. It dies when it is dropped: otherwise it would live on in the worlds that come after it.
 #[derive(Debug)]
 pub struct Operator {
     /// Its name: the name of its API client, and its end of network cuts.
@@ -50,18 +50,24 @@ pub struct Operator {
     task: JoinHandle<()>,
 }
 
+impl Drop for Operator {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
 impl Operator {
     /// Ends the process between two instructions, as SIGKILL does. Commands that it sent still arrive.
-    pub async fn crash(self) {
+    pub async fn crash(mut self) {
         self.task.abort();
         // Cancelled is what was asked for.
-        let _ = self.task.await;
+        let _ = (&mut self.task).await;
     }
 
     /// Asks the process to end, as SIGTERM does, and waits for it.
-    pub async fn stop(self) {
+    pub async fn stop(mut self) {
         self.stop.cancel();
-        let _ = self.task.await;
+        let _ = (&mut self.task).await;
     }
 
     /// Whether it ended by itself.
@@ -131,6 +137,16 @@ impl Simulation {
     /// Starts an operator process. The name stays over restarts, its identity does not.
     #[must_use]
     pub fn start_operator(&self, name: &str) -> Operator {
+        self.start(name, |_| {})
+    }
+
+    /// Starts an operator process that asks no lease whether it may work: it overlaps with every other one.
+    #[must_use]
+    pub fn start_rival(&self, name: &str) -> Operator {
+        self.start(name, |settings| settings.lease = None)
+    }
+
+    fn start(&self, name: &str, change: impl FnOnce(&mut Settings)) -> Operator {
         let start = {
             let mut starts = self.starts.lock().unwrap_or_else(PoisonError::into_inner);
             *starts += 1;
@@ -148,6 +164,7 @@ impl Simulation {
         settings.operator_namespace = Some(OPERATOR_NAMESPACE.to_owned());
         settings.health_addr = None;
         settings.metrics_addr = None;
+        change(&mut settings);
         let stop = CancellationToken::new();
         let cancelled = stop.clone();
         let dialler = SimDialler::new(self.world.clone(), name);
@@ -228,6 +245,7 @@ impl Simulation {
                 return true;
             }
             tokio::select! {
+                biased;
                 changed = changes.changed() => if changed.is_err() { return false },
                 changed = objects.changed() => if changed.is_err() { return false },
                 () = tokio::time::sleep_until(deadline) => return holds(self),

@@ -18,6 +18,9 @@ use super::verbs::{Options, PatchKind, Verbs};
 use crate::clock::Clock;
 use crate::random::Random;
 
+/// So many requests at one instant are a loop without end.
+const HOT_LOOP: usize = 5000;
+
 /// An API server in memory. Clones are the same server.
 #[derive(Clone, Debug)]
 pub struct Server {
@@ -275,8 +278,27 @@ impl Server {
     }
 
     /// Remembers a request.
+    ///
+    /// # Panics
+    /// When a client asks and asks and no time passes: a hot loop, in which a simulation would never end.
     pub fn log(&self, request: RequestInfo) {
-        self.with(|s| s.requests.push(request));
+        let now = request.at;
+        let loops = self.with(|s| {
+            s.requests.push(request);
+            let at_once = s.requests.iter().rev().take_while(|r| r.at == now);
+            (s.requests.len() % HOT_LOOP == 0 && at_once.count() >= HOT_LOOP).then(|| {
+                s.requests
+                    .iter()
+                    .rev()
+                    .take(20)
+                    .map(ToString::to_string)
+                    .collect::<Vec<_>>()
+            })
+        });
+        #[expect(clippy::panic, reason = "a test that cannot go on has failed")]
+        if let Some(last) = loops {
+            panic!("{HOT_LOOP} requests at one instant, the last of them {last:#?}");
+        }
     }
 
     /// The requests that match, in order.

@@ -124,6 +124,7 @@ impl Watching {
                 Next::End => return None,
                 Next::WaitUntil(deadline) => {
                     tokio::select! {
+                        biased;
                         changed = self.wake.changed() => if changed.is_err() { return None },
                         () = tokio::time::sleep_until(deadline) => {}
                     }

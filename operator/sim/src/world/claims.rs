@@ -1,8 +1,10 @@
 //! The volume controller: binding when a pod is scheduled, protection while it is used, the end of a volume.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::Inner;
 use super::data::Volume;
@@ -55,13 +57,7 @@ impl Inner {
             if self.volumes.contains_key(&uid) {
                 continue;
             }
-            let volume = Volume {
-                incarnation: String::new(),
-                state: mainstay_core::observed::Persisted::default(),
-                data: None,
-                node: node.to_owned(),
-            };
-            self.volumes.insert(uid.clone(), volume);
+            self.volumes.insert(uid.clone(), Volume::new(node));
             let size = claim
                 .pointer("/spec/resources/requests/storage")
                 .cloned()
@@ -88,6 +84,20 @@ impl Inner {
         let claims = Resource::find("", "persistentvolumeclaims")?;
         let claim = self.server.get(&crate::kubernetes::Key::new(claims, namespace, name))?;
         Some(text(&claim, "/metadata/uid").to_owned())
+    }
+
+    /// Lets the disk of an instance's volume answer nothing for a while; what is on it stays.
+    pub fn stall_volume(&mut self, namespace: &str, claim: &str, duration: Duration) {
+        let uid = self.claim_uid(namespace, claim);
+        if let Some(volume) = uid.and_then(|uid| self.volumes.get_mut(&uid)) {
+            volume.stalled_until = Some(Instant::now() + duration);
+            self.dirty = true;
+        }
+    }
+
+    /// Whether the disk of a volume hangs.
+    pub(super) fn stalls(&self, claim: &str, now: Instant) -> bool {
+        self.volumes.get(claim).is_some_and(|v| v.stalls(now))
     }
 
     /// Destroys the content of an instance's volume, as a disk that was replaced does; its process dies.

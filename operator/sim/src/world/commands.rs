@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::data::DataDir;
 use super::process::{CLONE, Channel, Phase, Process, UNREACHABLE, Waiting};
-use super::{Inner, World};
+use super::{Flaw, Inner, World};
 
 /// What the manager may take beyond a fence's deadline to get mysqld up again.
 const RESTART_MARGIN: Duration = Duration::from_millis(1500);
@@ -37,9 +37,36 @@ struct Task<'a> {
 }
 
 impl World {
+    /// Delivers a command to an instance, whoever sent it and when; what it answers is lost.
+    pub async fn deliver(&self, namespace: &str, instance: &str, command: &InstanceCommand, seq: u64) {
+        if let Some(id) = self.with(|w| w.process(namespace, instance).map(|p| p.id)) {
+            // It may have died meanwhile.
+            let _ = self.command(id, command, seq).await;
+        }
+    }
+
+    /// The pair has to be durable before anything is done: a command waits for a disk that hangs.
+    async fn disk_answers(&self, id: u64) -> Result<(), Dead> {
+        let mut changes = self.changes();
+        loop {
+            changes.borrow_and_update();
+            let until = self.with(|w| {
+                let volume = w.volumes.get(&w.processes.get(&id)?.claim)?;
+                Some(volume.stalled_until.filter(|_| volume.stalls(Instant::now())))
+            });
+            let Some(until) = until.ok_or(Dead)? else { return Ok(()) };
+            tokio::select! {
+                biased;
+                _ = changes.changed() => {}
+                () = tokio::time::sleep_until(until) => {}
+            }
+        }
+    }
+
     /// Gives a command to a process and waits until it ended.
     pub(super) async fn command(&self, id: u64, command: &InstanceCommand, seq: u64) -> Result<Reply, Dead> {
         let pair = (command.epoch, seq);
+        self.disk_answers(id).await?;
         let outcome = match self.change(|w| w.accept(id, command, pair))? {
             Err(reason) => refused(reason),
             Ok(()) => {
@@ -81,7 +108,7 @@ impl Inner {
             return Ok(Err(format!("this is incarnation {:?}", volume.incarnation)));
         }
         let newest = (volume.state.epoch, volume.state.seq);
-        if pair <= newest {
+        if pair <= newest && self.flaw != Some(Flaw::OldCommands) {
             return Ok(Err(format!("{pair:?} is not newer than {newest:?}")));
         }
         (volume.state.epoch, volume.state.seq) = pair;
@@ -142,6 +169,9 @@ impl Inner {
         if let Some((process, data)) = self.server(id) {
             process.marker = None;
             data.allowed = Some(names.clone());
+        }
+        if self.flaw == Some(Flaw::OpenDoors) {
+            return;
         }
         for replica in self.processes.values_mut().filter(|p| !names.contains(&p.instance)) {
             if let Some(channel) = replica.channel.as_mut().filter(|c| c.connected == Some(id)) {

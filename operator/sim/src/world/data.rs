@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, VecDeque};
 use mainstay_core::GtidSet;
 use mainstay_core::gtid::{Gtid, Tag};
 use mainstay_core::observed::Persisted;
+use tokio::time::Instant;
 
 /// A transaction as the binlog holds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -148,4 +149,26 @@ pub struct Volume {
     pub data: Option<DataDir>,
     /// Node that the volume is on.
     pub node: String,
+    /// Until when its disk answers nothing.
+    pub stalled_until: Option<Instant>,
+}
+
+impl Volume {
+    /// A volume on which nothing was made yet.
+    #[must_use]
+    pub fn new(node: &str) -> Self {
+        Self {
+            incarnation: String::new(),
+            state: Persisted::default(),
+            data: None,
+            node: node.to_owned(),
+            stalled_until: None,
+        }
+    }
+
+    /// Whether reads and writes hang.
+    #[must_use]
+    pub fn stalls(&self, now: Instant) -> bool {
+        self.stalled_until.is_some_and(|until| until > now)
+    }
 }

@@ -8,10 +8,10 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::Inner;
 use super::claims::claims_of;
 use super::network::API;
 use super::process::{INITIALISE, Phase, Process, START};
+use super::{Flaw, Inner};
 use crate::kubernetes::{DeleteOptions, Key, Resource};
 
 /// From the moment that a pod is on its node until its manager runs.
@@ -264,6 +264,9 @@ impl Inner {
         }
         // Never a clean stop of a writable server: what waits is not acknowledged.
         if let Some(id) = run.process.take() {
+            if self.flaw == Some(Flaw::CleanStop) {
+                self.acknowledge_all(id);
+            }
             self.dirty |= self.processes.remove(&id).is_some();
         }
         let uid = Some(text(pod, "/metadata/uid").to_owned());
@@ -277,6 +280,20 @@ impl Inner {
             },
         );
         None
+    }
+
+    /// What a clean stop of mysqld does to commits that wait.
+    fn acknowledge_all(&mut self, id: u64) {
+        let Some(process) = self.processes.get_mut(&id) else {
+            return;
+        };
+        let data = self.volumes.get_mut(&process.claim).and_then(|v| v.data.as_mut());
+        let Some(data) = data else { return };
+        for waiting in process.waiting.drain(..) {
+            data.commit(waiting.index);
+            // The client may have given up.
+            let _ = waiting.done.send(());
+        }
     }
 
     fn tell_pod(&self, key: &Key, pod: &Value, run: &mut Run) {

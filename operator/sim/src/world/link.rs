@@ -163,6 +163,7 @@ impl Watching {
             }
             let wake = self.beat.max(now + Duration::from_millis(1));
             tokio::select! {
+                biased;
                 changed = self.changes.changed() => if changed.is_err() { return None },
                 () = tokio::time::sleep_until(wake) => {}
             }

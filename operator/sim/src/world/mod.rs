@@ -6,6 +6,7 @@
 mod claims;
 mod commands;
 pub mod data;
+pub mod flaw;
 mod kubelet;
 mod link;
 pub mod network;
@@ -27,6 +28,7 @@ use crate::kubernetes::Server;
 use crate::random::Random;
 pub(crate) use commands::waiting;
 use data::Volume;
+pub use flaw::Flaw;
 pub use link::SimDialler;
 use network::Network;
 pub use nodes::Node;
@@ -55,6 +57,8 @@ pub struct Inner {
     pub history: History,
     /// For schedules and identities.
     pub random: Random,
+    /// What instances do wrong on purpose.
+    pub flaw: Option<Flaw>,
     server: Server,
     kubelet: kubelet::Kubelets,
     /// uids of the pods that the API server has, with their address: what DNS answers.
@@ -80,6 +84,7 @@ impl World {
             volumes: BTreeMap::new(),
             history: History::default(),
             random: Random::new(seed ^ 0x000f_f1ce),
+            flaw: None,
             server: server.clone(),
             kubelet: kubelet::Kubelets::default(),
             in_dns: BTreeSet::new(),
@@ -152,6 +157,7 @@ impl World {
                 return Some(value);
             }
             tokio::select! {
+                biased;
                 changed = changes.changed() => if changed.is_err() { return None },
                 () = tokio::time::sleep_until(deadline) => return self.with(&mut f),
             }
@@ -171,6 +177,7 @@ impl World {
                 let now = Instant::now();
                 let next = world.with(|w| w.step(now)).unwrap_or(now + Duration::from_hours(1));
                 tokio::select! {
+                    biased;
                     changed = objects.changed() => if changed.is_err() { return },
                     changed = changes.changed() => if changed.is_err() { return },
                     () = tokio::time::sleep_until(next) => {}

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::Inner;
 use super::process::{NET_TIMEOUT, Phase};
+use super::{Flaw, Inner};
 
 /// How long a step of replication takes.
 const HOP: Duration = Duration::from_millis(1);
@@ -22,9 +22,16 @@ impl Inner {
         let ids: Vec<u64> = self.processes.keys().copied().collect();
         let mut next: Option<Instant> = None;
         let mut soon = |at: Instant| next = Some(next.map_or(at, |n| n.min(at)));
+        self.volumes
+            .values()
+            .filter_map(|v| v.stalled_until)
+            .filter(|until| *until > now)
+            .for_each(&mut soon);
         for id in &ids {
             self.advance_phase(*id, now);
-            if let Some(deadline) = self.processes.get(id).and_then(super::process::Process::deadline) {
+            let deadline = self.processes.get(id).and_then(super::process::Process::deadline);
+            // What a disk that hangs holds up goes on when it answers again.
+            if let Some(deadline) = deadline.filter(|at| *at > now) {
                 soon(deadline);
             }
         }
@@ -33,10 +40,10 @@ impl Inner {
             if let Some(at) = self.receive(*id, now, &mut moved) {
                 soon(at);
             }
-            moved |= self.apply(*id);
+            moved |= self.apply(*id, now);
         }
         for id in &ids {
-            moved |= self.commit(*id);
+            moved |= self.commit(*id, now);
         }
         if moved {
             self.dirty = true;
@@ -47,7 +54,7 @@ impl Inner {
 
     fn advance_phase(&mut self, id: u64, now: Instant) {
         let Some(process) = self.processes.get(&id) else { return };
-        if process.deadline().is_none_or(|at| at > now) {
+        if process.deadline().is_none_or(|at| at > now) || self.stalls(&process.claim, now) {
             return;
         }
         match process.phase.clone() {
@@ -81,6 +88,9 @@ impl Inner {
         };
         if let Some(data) = &mut volume.data {
             data.recover();
+            if self.flaw == Some(Flaw::VolatileRelayLog) {
+                data.relay.clear();
+            }
         }
         process.phase = Phase::Running;
     }
@@ -209,6 +219,9 @@ impl Inner {
     }
 
     fn may_receive(&self, instance: &str, source: u64) -> bool {
+        if self.flaw == Some(Flaw::OpenDoors) {
+            return true;
+        }
         self.data_of(source)
             .is_some_and(|d| d.allowed.as_ref().is_none_or(|allowed| allowed.contains(instance)))
     }
@@ -222,15 +235,23 @@ impl Inner {
         let Some(replica) = self.processes.get(&id) else {
             return false;
         };
-        let Some(channel) = &replica.channel else { return false };
-        let position = channel.position;
-        let Some(known) = self.data_of(id).map(super::data::DataDir::known) else {
+        // A receiver that hangs in a write notes no heartbeat; a source that cannot read its binlog still sends them.
+        if self.stalls(&replica.claim, now) {
+            return false;
+        }
+        let source_stalls = self.processes.get(&source).is_some_and(|s| self.stalls(&s.claim, now));
+        let claim = replica.claim.clone();
+        let Some(position) = replica.channel.as_ref().map(|c| c.position) else {
             return false;
         };
-        let Some(binlog) = self
-            .data_of(source)
-            .map(|d| d.binlog.get(position..).unwrap_or_default())
-        else {
+        let binlog = self.data_of(source).and_then(|d| d.binlog.get(position..));
+        let Some(binlog) = binlog.filter(|news| !news.is_empty() && !source_stalls) else {
+            if let Some(channel) = self.processes.get_mut(&id).and_then(|p| p.channel.as_mut()) {
+                channel.last_heard = Some(now);
+            }
+            return false;
+        };
+        let Some(known) = self.data_of(id).map(super::data::DataDir::known) else {
             return false;
         };
         let news: Vec<_> = binlog
@@ -239,7 +260,6 @@ impl Inner {
             .cloned()
             .collect();
         let end = position + binlog.len();
-        let claim = replica.claim.clone();
         let Some(volume) = self.volumes.get_mut(&claim) else {
             return false;
         };
@@ -265,10 +285,13 @@ impl Inner {
         received
     }
 
-    fn apply(&mut self, id: u64) -> bool {
+    fn apply(&mut self, id: u64, now: Instant) -> bool {
         let Some(process) = self.processes.get(&id) else {
             return false;
         };
+        if self.stalls(&process.claim, now) {
+            return false;
+        }
         if !process.running() || !process.applier_running || process.applier_stuck || process.writable {
             return false;
         }
@@ -283,14 +306,18 @@ impl Inner {
     }
 
     /// Commits what has enough acknowledgements, in the order of the binlog.
-    fn commit(&mut self, id: u64) -> bool {
+    fn commit(&mut self, id: u64, now: Instant) -> bool {
         let Some(process) = self.processes.get_mut(&id) else {
             return false;
         };
+        if process.waiting.is_empty() || self.volumes.get(&process.claim).is_none_or(|v| v.stalls(now)) {
+            return false;
+        }
         let Some(data) = self.volumes.get_mut(&process.claim).and_then(|v| v.data.as_mut()) else {
             return false;
         };
-        let needed = usize::try_from(process.semi_sync.unwrap_or(0)).unwrap_or(usize::MAX);
+        let required = process.semi_sync.filter(|_| self.flaw != Some(Flaw::NoWait));
+        let needed = usize::try_from(required.unwrap_or(0)).unwrap_or(usize::MAX);
         let ready = process.waiting.iter().take_while(|w| w.acks.len() >= needed).count();
         for waiting in process.waiting.drain(..ready) {
             data.commit(waiting.index);

@@ -5,6 +5,7 @@ mod chaos;
 mod crash;
 mod deletion;
 mod faults;
+mod flaws;
 mod idle;
 mod names;
 mod support;

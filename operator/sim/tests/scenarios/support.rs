@@ -50,6 +50,31 @@ pub(crate) async fn running(seed: u64, replicas: i32) -> (Simulation, Operator) 
     (sim, operator)
 }
 
+/// Lets an operator end as SIGTERM does, so that what is forked from here begins without one.
+pub(crate) async fn operators_end(sim: &Simulation, operator: Operator) {
+    // What it has told last has arrived everywhere.
+    sleep(secs(20)).await;
+    operator.stop().await;
+    assert!(sim.healthy(NS, NAME), "{}", sim.picture(NS, NAME));
+}
+
+/// A healthy cluster that has rows and no operator: what scenarios with many variants begin from.
+pub(crate) async fn unattended(seed: u64, replicas: i32) -> Simulation {
+    let (sim, operator) = running(seed, replicas).await;
+    write_rows(&sim, 10).await;
+    operators_end(&sim, operator).await;
+    sim
+}
+
+/// Waits until an operator hears every instance.
+pub(crate) async fn attended(sim: &Simulation) {
+    let heard = sim
+        .wait(secs(30), |s| s.world.streams() >= s.world.with(|w| w.processes.len()))
+        .await;
+    assert!(heard, "{}", sim.picture(NS, NAME));
+    sleep(secs(1)).await;
+}
+
 /// Nothing acknowledged is missing, and exactly one primary is open.
 pub(crate) fn intact(sim: &Simulation) {
     let wrong = sim.world.judge(NS, NAME);
@@ -75,11 +100,18 @@ pub(crate) fn work(sim: &Simulation) -> Vec<String> {
     requests.iter().map(ToString::to_string).collect()
 }
 
-/// Whether clients reach an open primary: one instance is open, and the primary Service leads to it.
+/// Name of the open instance to which the primary Service leads.
+pub(crate) fn routed(sim: &Simulation) -> Option<String> {
+    let address = sim.world.primary_address(NS, NAME)?;
+    sim.world.with(|w| {
+        let process = w.processes.values().find(|p| p.ip == address && p.writable);
+        process.map(|p| p.instance.clone())
+    })
+}
+
+/// Whether clients reach an open primary.
 pub(crate) fn serves(sim: &Simulation) -> bool {
-    let address = sim.world.primary_address(NS, NAME);
-    let open = sim.world.with(|w| w.open(NS, NAME).map(|p| p.ip));
-    address.is_some() && address == open
+    routed(sim).is_some()
 }
 
 /// Name of the instance that is open; empty when there is none.
