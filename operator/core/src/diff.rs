@@ -45,6 +45,16 @@ pub fn stamped(mut desired: Value) -> Value {
     desired
 }
 
+/// A [`stamped`] object with one more annotation, stamped again.
+#[must_use]
+pub fn annotated(mut desired: Value, name: &str, text: &str) -> Value {
+    if let Some(annotations) = desired.pointer_mut(ANNOTATIONS).and_then(Value::as_object_mut) {
+        annotations.remove(APPLIED);
+        annotations.insert(name.to_owned(), Value::String(text.to_owned()));
+    }
+    stamped(desired)
+}
+
 /// The first 16 hexadecimal digits of the SHA-256 of a value; maps are hashed in the order of their keys.
 #[must_use]
 pub fn hash(value: &Value) -> String {

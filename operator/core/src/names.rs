@@ -50,6 +50,8 @@ pub const MANAGED_BY: &str = "mainstay";
 pub const COMPONENT: &str = "database";
 /// Annotation of a pod: hash of the template that it was made from.
 pub const ANNOTATION_TEMPLATE: &str = "mysql.mainstay.dev/template";
+/// Annotation of a StatefulSet: the instances of whose missing pods it was reminded last.
+pub const ANNOTATION_MISSING: &str = "mysql.mainstay.dev/missing";
 
 /// Name of the claim template; the claim of instance 0 of `shop` is `data-shop-0`.
 pub const CLAIM_TEMPLATE: &str = "data";

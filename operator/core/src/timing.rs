@@ -25,6 +25,8 @@ pub struct Timing {
     pub clone_retry: Duration,
     /// An instance is rebuilt because of errant transactions at most once in this time.
     pub rebuild: Duration,
+    /// Without a pod for this long an instance is one that its StatefulSet has to be reminded of.
+    pub missing: Duration,
     /// In a planned move the replicas' EndpointSlice is written this long after the primary's (decision A9).
     pub routing: Duration,
     /// A replica that is silent or not ready for this long is taken out of the replicas' EndpointSlice.
@@ -60,6 +62,7 @@ impl Default for Timing {
             retry: Duration::from_secs(1),
             clone_retry: Duration::from_secs(10),
             rebuild: Duration::from_mins(1),
+            missing: Duration::from_secs(2),
             routing: Duration::from_secs(1),
             unroute: Duration::from_secs(2),
             unroute_primary: Duration::from_secs(3),

@@ -237,6 +237,12 @@ problems! {
     ForeignTransactions: Notice, Nothing, Degraded,
         "the primary has transactions that neither the baseline nor its own server_uuid explains",
         "were they injected by hand? Without the primary no replica could be proven complete: switch over once";
+    NodeShared: Notice, Nothing, Degraded,
+        "two instances of a cluster run on one node",
+        "the node's end would be the end of both: when all are in place, delete the claim and then the pod of one of them";
+    DurabilityLowered: Degraded, Nothing, Degraded,
+        "durability is preferred, and a commit waits for fewer acknowledgements than declared",
+        "bring the replicas back; what is written meanwhile may be lost with the primary";
     NoFailover: Notice, Nothing, Degraded,
         "k is 0: no other instance is known to hold what was committed",
         "declare 3 replicas for failover";

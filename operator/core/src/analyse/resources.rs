@@ -1,6 +1,6 @@
 //! Problems of the spec and of the Kubernetes objects made from it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
@@ -78,6 +78,7 @@ const fn kind(kind: ObjectKind) -> &'static str {
 /// Pods that cannot run, in the words of scheduler and kubelet.
 pub(super) fn pods(subject: &Subject<'_>, observed: &Observed, analysis: &mut Analysis) {
     let replicas = subject.replicas(observed);
+    shared_nodes(replicas, observed, analysis);
     for instance in observed.instances.iter().filter(|instance| instance.ordinal < replicas) {
         volume(observed, instance, analysis);
         let Some(pod) = &instance.pod else { continue };
@@ -87,6 +88,23 @@ pub(super) fn pods(subject: &Subject<'_>, observed: &Observed, analysis: &mut An
         } else if !pod.ready && instance.report().is_none() {
             not_started(observed, instance, analysis);
         }
+    }
+}
+
+/// Nodes with more than one instance: the scheduler keeps them apart where it can, and node-local volumes keep them where
+/// they are.
+fn shared_nodes(replicas: u32, observed: &Observed, analysis: &mut Analysis) {
+    let mut nodes: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for instance in observed.instances.iter().filter(|instance| instance.ordinal < replicas) {
+        if let Some(node) = instance.pod.as_ref().and_then(|pod| pod.node.as_deref()) {
+            nodes.entry(node).or_default().push(&instance.name.0);
+        }
+    }
+    for (node, names) in nodes.into_iter().filter(|(_, names)| names.len() > 1) {
+        analysis.found(
+            ProblemCode::NodeShared,
+            format!("{} run on {node}", names.join(" and ")),
+        );
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::action::VerbKind;
 use crate::observed::{InstanceObserved, Mysqld};
-use crate::plan::{promotion, text};
+use crate::plan::{promotion, routing, text};
 use crate::rules::PrimaryRef;
 use crate::view::{Seen, View};
 
@@ -86,16 +86,19 @@ fn not_heard<'a>(view: &View<'_>, primary: &PrimaryRef) -> State<'a> {
     let Some(instance) = view.instance(&primary.id) else {
         return State::Lost(format!("{name} does not exist"));
     };
-    if let Some(reason) = pod_gone(instance) {
+    if let Some(reason) = pod_gone(view, instance) {
         return State::Lost(reason);
     }
     silent(view, instance)
 }
 
-/// Its pod is gone or has ended. Nothing that is safe follows from it (C13), but it is time to begin.
-fn pod_gone(instance: &InstanceObserved) -> Option<String> {
+/// Its pod is gone or has ended. Nothing that is safe follows from it (C13), but it is time to begin. After a forced deletion
+/// there is another pod of that name at once, which is not the one that was routed to when it was open.
+fn pod_gone(view: &View<'_>, instance: &InstanceObserved) -> Option<String> {
+    let replaced = |uid: &str| routing::routed_pod(view, &instance.name).is_some_and(|routed| routed != uid);
     match &instance.pod {
         None => Some(format!("the pod {} is gone", instance.name)),
+        Some(pod) if replaced(&pod.uid) => Some(format!("the pod {} was replaced", instance.name)),
         Some(pod) if matches!(pod.phase.as_str(), "Succeeded" | "Failed") => {
             Some(format!("the pod {} has ended ({})", instance.name, pod.phase))
         }

@@ -112,7 +112,7 @@ fn build(subject: &Subject<'_>, observed: &Observed, analysis: &Analysis, now: T
     let blocked = analysis.blocking(Blocks::Building);
     secrets::plan(subject, observed, blocked.is_none(), now, draft);
     match (blocked, subject.spec) {
-        (None, Ok(spec)) => objects::plan(subject, observed, spec, draft),
+        (None, Ok(spec)) => objects::plan(subject, observed, spec, now, draft),
         // The conditions say so already.
         (Some(problem), _) => draft.wait_briefly("building", problem.message.clone()),
         (None, Err(_)) => draft.wait_briefly("building", "a spec that can be accepted"),

@@ -2,18 +2,30 @@
 
 use std::collections::BTreeSet;
 
+use jiff::Timestamp;
+use serde_json::Value;
+
 use crate::action::{Action, Desired};
 use crate::build::{Inputs, desired_objects};
 use crate::diff;
+use crate::names::ANNOTATION_MISSING;
 use crate::observed::{ObjectKey, ObjectKind, Observed};
 use crate::plan::draft::Draft;
 use crate::plan::leave;
 use crate::rules::Rules;
 use crate::subject::Subject;
+use crate::timing::Timing;
 use crate::validate::ValidatedCluster;
+use crate::view::{View, age};
 
 /// Applies what differs, and deletes what nobody refers to any more.
-pub(crate) fn plan(subject: &Subject<'_>, observed: &Observed, spec: &ValidatedCluster, draft: &mut Draft) {
+pub(crate) fn plan(
+    subject: &Subject<'_>,
+    observed: &Observed,
+    spec: &ValidatedCluster,
+    now: Timestamp,
+    draft: &mut Draft,
+) {
     let inputs = Inputs {
         server_id_base: subject.server_id_base(observed),
         operator_image: subject.operator_image.to_owned(),
@@ -34,12 +46,38 @@ pub(crate) fn plan(subject: &Subject<'_>, observed: &Observed, spec: &ValidatedC
         built,
     );
     let keys: BTreeSet<_> = wanted.iter().map(|desired| desired.key.clone()).collect();
-    for desired in wanted {
+    for mut desired in wanted {
+        if desired.key == set && built.is_some() {
+            desired.value = awakened(desired.value, replicas, observed, now, draft);
+        }
         if needs_apply(observed, &desired) {
             draft.push(Action::Apply(Box::new(desired)));
         }
     }
     delete_unused(subject, observed, &keys, draft);
+}
+
+/// A StatefulSet that fails to make a pod tries again later and later, after minutes in the end. That a pod of a former set,
+/// which had the name, is gone at last is no news for it. A change of its annotations is.
+fn awakened(set: Value, replicas: u32, observed: &Observed, now: Timestamp, draft: &mut Draft) -> Value {
+    let wait = Timing::default().missing;
+    let missing = observed.instances.iter().filter(|instance| instance.ordinal < replicas);
+    let missing = missing.filter(|instance| instance.pod.is_none());
+    let mut since = Vec::new();
+    for (name, at) in missing.filter_map(|instance| Some((&instance.name, View::silent_since(instance)?))) {
+        let age = age(now, at);
+        if age >= wait {
+            since.push(format!("{name} since {at:.0}"));
+        } else {
+            draft.look_in(wait.saturating_sub(age));
+        }
+    }
+    // It says why it cannot, and goes on trying.
+    let explained = observed.warnings.iter().any(|warning| warning.reason == "FailedCreate");
+    if since.is_empty() || explained {
+        return set;
+    }
+    diff::annotated(set, ANNOTATION_MISSING, &since.join(", "))
 }
 
 /// Number of instances that the set must not go below.

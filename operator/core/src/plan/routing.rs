@@ -150,6 +150,16 @@ fn uids(slice: &ObjectView) -> Vec<String> {
     endpoints.into_iter().flatten().filter_map(uid).collect()
 }
 
+/// uid of the pod of that instance to which the read-write Service routes, if it does.
+pub(crate) fn routed_pod(view: &View<'_>, instance: &InstanceName) -> Option<String> {
+    let service = view.subject.names().primary_service();
+    let endpoints = slices(view, &service).filter_map(|slice| slice.value.get("endpoints")?.as_array());
+    let pods = endpoints.flatten().filter_map(|endpoint| endpoint.get("targetRef"));
+    let text = |pod: &Value, key| pod.get(key).and_then(Value::as_str).map(str::to_owned);
+    let mut routed = pods.filter(|pod| text(pod, "name").as_deref() == Some(&instance.0));
+    routed.find_map(|pod| text(pod, "uid"))
+}
+
 fn uid(instance: &InstanceObserved) -> Option<String> {
     instance.pod.as_ref().map(|pod| pod.uid.clone())
 }

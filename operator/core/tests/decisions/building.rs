@@ -7,7 +7,8 @@ use crate::world::World;
 use jiff::SignedDuration;
 use mainstay_api::cluster::DeletionPolicy;
 use mainstay_core::action::Action;
-use mainstay_core::observed::{InstanceObserved, Mysqld, ObjectKey, ObjectKind, ObjectView, Observed};
+use mainstay_core::names::ANNOTATION_MISSING;
+use mainstay_core::observed::{InstanceObserved, Mysqld, ObjectKey, ObjectKind, ObjectView, Observed, Warning};
 use mainstay_core::rules::{Change, ChangeKind, Phase, Phases};
 use serde_json::json;
 
@@ -301,6 +302,23 @@ fn a_silent_primary_stays_until_another_one_is_open() {
     assert_eq!((routes(&state, PRIMARY), routes(&state, REPLICAS)), (None, None));
 }
 
+/// A forced deletion leaves no time for a word, and another pod has the name at once.
+#[test]
+fn rule_2a_a_pod_that_was_replaced_begins_an_election_at_once() {
+    let silent = routed(healthy(3)).with(0, |i| i.silent(0));
+    let electing = |state: &State| state.does().iter().any(|line| line.contains("electing"));
+    assert!(!electing(&silent));
+    assert!(electing(
+        &silent.with(0, |i| i.pod(|pod| pod.uid = "another".to_owned()))
+    ));
+    // The Service still routes to the former primary, and the new one is silent for a moment.
+    let moved = routed(healthy(3)).rules(|rules| {
+        rules.primary.as_mut().unwrap().id = id(1);
+        rules.members = [id(0), id(2)].into();
+    });
+    assert!(!electing(&moved.with(1, |i| i.silent(0)).with(0, |i| i.fenced())));
+}
+
 /// The slices of a healthy cluster, in an election.
 fn unrouted() -> State {
     let mut state = electing(3);
@@ -341,7 +359,7 @@ fn an_election_takes_the_old_primary_out_a_second_after_it_returned_or_after_thr
             early
                 .plan()
                 .look_again
-                .is_some_and(|again| again <= Duration::from_millis(1))
+                .is_some_and(|again| again <= Duration::from_millis(10))
         );
     }
 }
@@ -371,6 +389,43 @@ fn reads_are_not_rerouted_around_a_change_of_primary() {
         "and is looked at in time"
     );
     assert_eq!(routes(&moved(Some(1000)), REPLICAS), Some(names(&[2])));
+}
+
+/// The annotation by which a plan reminds the StatefulSet of missing pods.
+fn reminder(state: &State) -> Option<String> {
+    state.plan().actions.into_iter().find_map(|action| {
+        let Action::Apply(desired) = action else { return None };
+        let annotations = desired.value.pointer("/metadata/annotations")?;
+        (desired.key.kind == ObjectKind::StatefulSet)
+            .then(|| annotations.get(ANNOTATION_MISSING)?.as_str().map(str::to_owned))?
+    })
+}
+
+/// `kubectl delete statefulset` while the primary's pod takes its time: the next set fails to make a pod of that name, and
+/// tries again only after minutes.
+#[test]
+fn f27_a_stateful_set_is_reminded_once_of_a_pod_that_it_does_not_make() {
+    let built = routed(healthy(3));
+    assert_eq!(reminder(&built), None);
+    let missing = |seconds| built.clone().with(1, |i| i.gone().silent(seconds));
+    assert_eq!(reminder(&missing(1)), None, "it is about to make it");
+    assert!(
+        missing(1)
+            .plan()
+            .look_again
+            .is_some_and(|again| again <= Duration::from_millis(1010))
+    );
+    let late = missing(3);
+    assert_eq!(reminder(&late).as_deref(), Some("shop-1 since 2026-11-29T11:59:57Z"));
+    assert_eq!(reminder(&routed(late.clone())), None, "once is enough");
+    let mut explained = late;
+    explained.observed.warnings.push(Warning {
+        about: "StatefulSet/shop".to_owned(),
+        reason: "FailedCreate".to_owned(),
+        message: "exceeded quota".to_owned(),
+        at: now(),
+    });
+    assert_eq!(reminder(&explained), None, "it knows, and says why");
 }
 
 fn deleted(state: &State) -> Vec<String> {

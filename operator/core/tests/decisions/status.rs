@@ -483,6 +483,22 @@ fn mysqlds_own_words_reach_the_conditions() {
 }
 
 #[test]
+fn f17_two_instances_on_one_node_are_worth_knowing() {
+    let on = |node: &'static str| move |i: Instance| i.pod(move |pod| pod.node = Some(node.to_owned()));
+    let apart = healthy(3).with(0, on("a")).with(1, on("b")).with(2, on("c"));
+    says(&fresh_status(&apart), "Degraded", "False", "Complete", &[]);
+    let status = fresh_status(&apart.with(2, on("a")));
+    says(
+        &status,
+        "Degraded",
+        "False",
+        "NodeShared",
+        &["shop-0 and shop-2 run on a"],
+    );
+    assert_eq!(status.health, Some(Health::Healthy));
+}
+
+#[test]
 fn f11_a_password_that_cannot_be_used_is_told_once() {
     let ignored = "the password in system/replication is ignored: MySQL allows 32 bytes for it";
     let both = format!("{ignored}; the password in root/password is ignored: it is empty");
