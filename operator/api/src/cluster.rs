@@ -104,6 +104,10 @@ pub struct MySQLClusterSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub services: Option<Services>,
 
+    /// What is kept when instances are lost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failover: Option<Failover>,
+
     /// Overlay (PodTemplateSpec) merged over the pod template that Mainstay builds; containers are merged by name
     /// (`mysql`). Use it for scheduling, security contexts, sidecars, annotations.
     #[schemars(schema_with = "crate::schema::pod_template")]
@@ -314,6 +318,28 @@ impl ServiceType {
             Self::LoadBalancer => "LoadBalancer",
         }
     }
+}
+
+/// What is kept when instances are lost.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Failover {
+    /// What comes first when too few replicas can acknowledge: `strict` (default) or `preferred`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub durability: Option<Durability>,
+}
+
+/// What comes first when too few replicas can acknowledge. `strict` (default): commits wait until enough of them are back.
+/// `preferred`: after 10 seconds commits wait for those that are left, for none if none is, until the others are back; a
+/// write that was acknowledged meanwhile is lost with the primary. Never during an election.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Durability {
+    /// Commits wait until enough replicas are back.
+    #[default]
+    Strict,
+    /// Commits go on with fewer acknowledgements after a while.
+    Preferred,
 }
 
 /// What happens to the volume claims when the cluster is deleted: `Retain` (default) keeps them, and a cluster of the same

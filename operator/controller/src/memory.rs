@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use mainstay_core::observed::{ObjectKey, ObjectView, Warning};
+use mainstay_core::progress::Progress;
 use tokio::time::Instant;
 
 use crate::index::ClusterName;
@@ -37,6 +38,7 @@ struct Memory {
     refusals: BTreeMap<ObjectKey, Refusal>,
     failures: u32,
     failure: String,
+    progress: Progress,
     /// uid of the cluster in this name whose namespace is being deleted.
     ends: Option<String>,
 }
@@ -220,6 +222,16 @@ impl Memories {
     /// Whether the namespace of the cluster with this uid is being deleted.
     pub(crate) fn ends(&self, cluster: &ClusterName, uid: &str) -> bool {
         self.with(cluster, |memory| memory.ends.as_deref() == Some(uid))
+    }
+
+    /// What was seen of the present change of primary.
+    pub(crate) fn progress(&self, cluster: &ClusterName) -> Progress {
+        self.with(cluster, |memory| memory.progress.clone())
+    }
+
+    /// Remembers what was seen of it.
+    pub(crate) fn keep_progress(&self, cluster: &ClusterName, progress: &Progress) {
+        self.with(cluster, |memory| memory.progress.clone_from(progress));
     }
 
     /// A pass succeeded.

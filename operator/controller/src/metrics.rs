@@ -6,6 +6,9 @@ use prometheus::{
     Gauge, Histogram, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder,
 };
 
+use mainstay_api::status::{ChangeKind, LastChange};
+use mainstay_core::status::named;
+
 use crate::class::Class;
 use crate::index::ClusterName;
 
@@ -26,6 +29,8 @@ pub struct Metrics {
     watch_errors: IntCounterVec,
     commands: IntCounterVec,
     leader: Gauge,
+    change_seconds: HistogramVec,
+    change_part_seconds: HistogramVec,
 }
 
 /// How a pass ended, as a label.
@@ -58,6 +63,11 @@ impl Metrics {
             )
             .buckets(buckets()),
         )?;
+        let histogram = |name: &str, help: &str, labels: &[&str]| -> Result<HistogramVec, prometheus::Error> {
+            let histogram = HistogramVec::new(HistogramOpts::new(name, help).buckets(buckets()), labels)?;
+            registry.register(Box::new(histogram.clone()))?;
+            Ok(histogram)
+        };
         let health = IntGaugeVec::new(
             Opts::new(
                 "mysql_cluster_health_status",
@@ -93,6 +103,16 @@ impl Metrics {
                 "Commands to instance managers by verb and result.",
                 &["verb", "result"],
             )?,
+            change_seconds: histogram(
+                "mysql_primary_change_seconds",
+                "Time from the beginning of an election until a primary was open and routed to.",
+                &["kind"],
+            )?,
+            change_part_seconds: histogram(
+                "mysql_primary_change_part_seconds",
+                "The same by part: fence, catch up, attach, record, open, route.",
+                &["kind", "part"],
+            )?,
             reconcile_seconds,
             health,
             status_latency,
@@ -124,6 +144,26 @@ impl Metrics {
 
     pub(crate) fn command(&self, verb: &str, result: &str) {
         self.commands.with_label_values(&[verb, result]).inc();
+    }
+
+    /// A primary was elected and is open. Failovers that a person had to wait for end up in the last bucket.
+    pub(crate) fn change(&self, change: &LastChange) {
+        let kind = match change.kind {
+            ChangeKind::Bootstrap => "bootstrap",
+            ChangeKind::Failover => "failover",
+            ChangeKind::Switchover => "switchover",
+        };
+        let seconds = |ms: i64| Duration::from_millis(ms.max(0).unsigned_abs()).as_secs_f64();
+        if let Some(ms) = change.writes_blocked_ms {
+            self.change_seconds.with_label_values(&[kind]).observe(seconds(ms));
+        }
+        for (part, ms) in named(&change.phases.unwrap_or_default()) {
+            if let Some(ms) = ms {
+                self.change_part_seconds
+                    .with_label_values(&[kind, part])
+                    .observe(seconds(ms));
+            }
+        }
     }
 
     pub(crate) fn health(&self, cluster: &ClusterName, role: &str, serving: i64) {
@@ -161,6 +201,14 @@ fn buckets() -> Vec<f64> {
 mod tests {
     use super::*;
 
+    fn switchover() -> LastChange {
+        serde_json::from_value(serde_json::json!({
+            "kind": "switchover", "from": "shop-0", "to": "shop-1", "at": "2026-11-29T12:00:00.000000Z",
+            "writesBlockedMs": 187, "phases": {"fenceMs": 10, "catchUpMs": 50}
+        }))
+        .unwrap()
+    }
+
     #[test]
     fn names_of_the_dashboards_are_in_a_scrape() -> Result<(), prometheus::Error> {
         let metrics = Metrics::new()?;
@@ -169,12 +217,15 @@ mod tests {
         metrics.status_update("success", Duration::from_millis(3));
         metrics.api_request("apply", "Service", "200");
         metrics.health(&shop, "primary", 1);
+        metrics.change(&switchover());
         let scrape = metrics.render()?;
         for line in [
             "reconcile_total{controller=\"mysqlcluster\",result=\"success\"} 1",
             "mysql_operator_reconcile_total{status=\"success\"} 1",
             "mysql_cluster_health_status{cluster=\"shop\",namespace=\"db\",role=\"primary\"} 1",
             "mysqlcluster_status_update_total{result=\"success\"} 1",
+            "mysql_primary_change_seconds_count{kind=\"switchover\"} 1",
+            "mysql_primary_change_part_seconds_sum{kind=\"switchover\",part=\"catch up\"} 0.05",
             "mysqlcluster_status_update_latency_seconds_count 1",
             "kubernetes_api_requests_total{kind=\"Service\",result=\"200\",verb=\"apply\"} 1",
         ] {

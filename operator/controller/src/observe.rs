@@ -49,6 +49,8 @@ pub(crate) fn observe(context: &Context, cluster: &ClusterName, object: &MySQLCl
         secrets: secrets_view(context, cluster, &secrets),
         warnings: warnings(context, cluster),
         request: object.annotations().get(REQUEST_ANNOTATION).cloned(),
+        told: status::told(object.status.as_ref()),
+        progress: context.memories.progress(cluster),
     }
 }
 

@@ -3,15 +3,17 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use jiff::Timestamp;
 use kube::ResourceExt as _;
 use kube::runtime::controller::Action as Requeue;
-use mainstay_api::MySQLClusterStatus;
 use mainstay_api::status::Role;
+use mainstay_api::{MySQLCluster, MySQLClusterStatus};
 use mainstay_core::analyse::analyse;
 use mainstay_core::observed::Observed;
 use mainstay_core::plan::plan;
+use mainstay_core::progress::Stage;
 use mainstay_core::rules::Memory;
-use mainstay_core::status;
+use mainstay_core::status::{self, News};
 use mainstay_core::subject::Subject;
 use mainstay_core::validate::ValidatedCluster;
 
@@ -19,6 +21,7 @@ use crate::class::{self, Class};
 use crate::clusters::{self, Guarded};
 use crate::context::Context;
 use crate::error::chain;
+use crate::events::Line;
 use crate::execute::{ExecuteError, Execution, Executor, write_status};
 use crate::index::ClusterName;
 use crate::observe::{look_at_foreign, observe};
@@ -114,6 +117,7 @@ async fn pass(context: &Context, cluster: &ClusterName, object: &Guarded) -> Res
     let analysis = analyse(&subject, &observed, now);
     let plan = plan(&subject, &observed, &analysis, now);
     trace::pass(cluster, &observed, &plan);
+    enter(context, cluster, &mut observed, plan.stage, now);
 
     let mut executor = Executor::new(context, cluster, object, &observed);
     let execution = executor.execute(plan.actions.clone()).await?;
@@ -124,12 +128,16 @@ async fn pass(context: &Context, cluster: &ClusterName, object: &Guarded) -> Res
     }
     let object = executor.into_object();
     remember(&mut observed, &execution);
+    let done = plan.stage.and_then(Stage::after_actions);
+    enter(context, cluster, &mut observed, done, context.platform.now());
 
     let previous = object.status.clone().unwrap_or_default();
     let status = status::status(&subject, &observed, &analysis, &plan, &previous, now);
     publish_health(context, cluster, &status);
     if status != previous {
+        let news = status::news(&previous, &status);
         write_status(context, cluster, &object, status).await?;
+        tell(context, &object, &news);
     }
     context
         .pool
@@ -154,6 +162,31 @@ impl Passed {
 fn remember(observed: &mut Observed, execution: &Execution) {
     if let Some(rules) = &execution.recorded {
         observed.memory = Memory::Known(Box::new(rules.clone()));
+    }
+}
+
+/// Notes where a change of primary is: kept between passes, and for the status of this one.
+fn enter(context: &Context, cluster: &ClusterName, observed: &mut Observed, stage: Option<Stage>, at: Timestamp) {
+    if let (Some(stage), Memory::Known(rules)) = (stage, &observed.memory) {
+        observed.progress.enter(rules, stage, at);
+        context.memories.keep_progress(cluster, &observed.progress);
+    }
+}
+
+/// Events and metrics of what became known with a write of status.
+fn tell(context: &Context, about: &MySQLCluster, news: &[News]) {
+    for news in news {
+        if let News::Changed(change) = news {
+            context.metrics.change(change);
+        }
+        let line = if news.is_warning() { Line::warning } else { Line::normal };
+        let action = match news {
+            News::Changed(_) => "Change",
+            News::Answered(_) => "Request",
+        };
+        context
+            .events
+            .publish(about, line(news.reason(), action, news.sentence()));
     }
 }
 

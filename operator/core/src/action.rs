@@ -106,6 +106,17 @@ pub struct Record {
     pub message: String,
 }
 
+impl Record {
+    /// Whether a person should look at it: acknowledged writes may have been given up.
+    #[must_use]
+    pub fn is_warning(&self) -> bool {
+        self.reason == PROMOTED_WITH_LOSS
+    }
+}
+
+/// Reason of the record of a promotion for which a person accepted a loss.
+pub const PROMOTED_WITH_LOSS: &str = "PromotedWithLoss";
+
 /// A command to one instance manager; the executor adds the seq.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InstanceCommand {

@@ -10,6 +10,7 @@ use jiff::Timestamp;
 
 use crate::GtidSet;
 use crate::action::VerbKind;
+use crate::progress::Progress;
 use crate::rules::{Incarnation, InstanceName, MemberId, Memory, OperatorId, Rules};
 
 /// What one pass saw of a cluster.
@@ -29,6 +30,19 @@ pub struct Observed {
     pub warnings: Vec<Warning>,
     /// The user's request annotation, if any, as text.
     pub request: Option<String>,
+    /// What status told people, as far as decisions depend on it.
+    pub told: Told,
+    /// What this process saw of the present change of primary.
+    pub progress: Progress,
+}
+
+/// What status told people, as far as decisions depend on it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Told {
+    /// Id of the newest request that was answered.
+    pub answered: Option<String>,
+    /// Since when it says that commits wait for acknowledgements that nobody gives.
+    pub blocked_since: Option<Timestamp>,
 }
 
 impl Observed {

@@ -15,6 +15,14 @@ pub struct Timing {
     pub open: Duration,
     /// How long a switchover waits for its candidate before it goes back to the old primary (rule 8).
     pub switchover: Duration,
+    /// With durability `preferred`: commits wait this long for the acknowledgements of k members before k is lowered.
+    pub relax: Duration,
+    /// How long a requested promotion may run before it counts as failed; the election goes on.
+    pub request: Duration,
+    /// The same for one that accepts a loss of data.
+    pub forced: Duration,
+    /// A primary that is lost this soon after it was recorded is the last choice of the next election (anti-flap).
+    pub flap: Duration,
     /// How long the first election of a cluster waits for all instances, when fewer would do.
     pub first_election: Duration,
     /// How far behind a replica may be to count as synced (rolling restart, switchover).
@@ -57,6 +65,10 @@ impl Default for Timing {
             settle: Duration::from_secs(10),
             open: Duration::from_secs(10),
             switchover: Duration::from_secs(5),
+            relax: Duration::from_secs(10),
+            request: Duration::from_secs(30),
+            forced: Duration::from_mins(2),
+            flap: Duration::from_mins(1),
             first_election: Duration::from_secs(5),
             lag: Duration::from_secs(1),
             retry: Duration::from_secs(1),

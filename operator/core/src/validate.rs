@@ -13,7 +13,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use mainstay_api::MySQLCluster;
-use mainstay_api::cluster::{DeletionPolicy, ImagePullPolicy, InitDb, Resources, ServiceType};
+use mainstay_api::cluster::{DeletionPolicy, Durability, ImagePullPolicy, InitDb, Resources, ServiceType};
 
 use crate::action::Application;
 use crate::names::{self, Names};
@@ -81,6 +81,8 @@ pub struct ValidatedCluster {
     pub replicas_service: ServiceSettings,
     /// Reads go to the primary while no replica can serve them.
     pub fallback_to_primary: bool,
+    /// What comes first when too few replicas can acknowledge.
+    pub durability: Durability,
     /// Merged over the pod template.
     pub overlay: Option<PodTemplateSpec>,
     /// What happens to the claims when the cluster is deleted.
@@ -155,6 +157,10 @@ impl ValidatedCluster {
             primary_service: settings(primary.type_, primary.annotations),
             replicas_service: settings(replicas.type_, replicas.annotations),
             fallback_to_primary: replicas.fallback_to_primary.unwrap_or(true),
+            durability: spec
+                .failover
+                .and_then(|failover| failover.durability)
+                .unwrap_or_default(),
             overlay: checked.overlay,
             deletion_policy: spec.deletion_policy.unwrap_or_default(),
         }

@@ -4,13 +4,14 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use mainstay_api::cluster::Durability;
 use mainstay_api::status::Role;
 
 use crate::GtidSet;
 use crate::action::Endpoint;
 use crate::layout::PORT_ADMIN;
 use crate::observed::{InstanceObserved, InstanceReport, Mysqld, Observed, Reach};
-use crate::rules::{InstanceName, MemberId, PrimaryRef, Rules};
+use crate::rules::{InstanceName, MemberId, Phase, PrimaryRef, Rules};
 use crate::subject::Subject;
 use crate::timing::Timing;
 
@@ -90,6 +91,28 @@ impl<'a> View<'a> {
     /// k that the declared number of instances asks for.
     pub(crate) fn wanted_acks(&self) -> u32 {
         self.replicas() / 2
+    }
+
+    /// A person keeps it out.
+    pub(crate) fn kept_out(&self, instance: &InstanceObserved) -> bool {
+        self.rules.keeps_out(&instance.name)
+    }
+
+    /// The primary was fenced on request: nobody is elected before it is let in again, or another one is promoted.
+    pub(crate) fn closed_on_request(&self) -> bool {
+        match (&self.rules.phase, &self.rules.primary) {
+            (Phase::Electing { preferred: Some(id) }, Some(primary)) => {
+                id == &primary.id && self.rules.keeps_out(&id.instance)
+            }
+            (Phase::Electing { .. } | Phase::Open, _) => false,
+        }
+    }
+
+    /// Commits go on with fewer acknowledgements rather than wait (spec.failover.durability).
+    pub(crate) fn prefers_writes(&self) -> bool {
+        self.subject
+            .spec
+            .is_ok_and(|spec| spec.durability == Durability::Preferred)
     }
 
     /// Every instance that is heard.

@@ -6,7 +6,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 use mainstay_core::layout;
 
 use crate::operator::OperatorArgs;
-use crate::plugin::StatusArgs;
+use crate::plugin::{About, ExplainArgs, PromoteArgs, StatusArgs};
 
 /// Exit codes, printed below `--help`.
 const EXIT_CODES: &str = "Exit codes: 0 done; 1 failed, with one sentence on standard error; 2 wrong arguments.";
@@ -36,8 +36,9 @@ pub(crate) enum Command {
         #[arg(long)]
         folder: Option<PathBuf>,
     },
-    /// Show a cluster, its instances and what is wrong with it (also: kubectl mainstay status).
-    Status(StatusArgs),
+    /// What the kubectl plugin does, too.
+    #[command(flatten)]
+    Plugin(PluginCommand),
 }
 
 /// What is run inside of the pods of a MySQLCluster.
@@ -81,6 +82,14 @@ pub(crate) struct PluginCli {
 pub(crate) enum PluginCommand {
     /// Show a cluster, its instances and what is wrong with it.
     Status(StatusArgs),
+    /// Say what a cluster is doing and why, what it waits for, and what you can do.
+    Explain(ExplainArgs),
+    /// Make an instance the primary.
+    Promote(PromoteArgs),
+    /// Keep an instance out of its cluster: read-only, without a source, behind no Service. Fencing the primary blocks writes.
+    Fence(About),
+    /// Let a fenced instance in again.
+    Unfence(About),
 }
 
 /// Whether a program of this path was called by kubectl: `kubectl-mainstay`.
@@ -128,7 +137,29 @@ mod tests {
             "east",
         ];
         let cli = PluginCli::try_parse_from(line).unwrap();
-        let PluginCommand::Status(args) = cli.command;
+        let PluginCommand::Status(args) = cli.command else {
+            panic!("{cli:?}")
+        };
         assert!(format!("{args:?}").contains("\"db\""));
+    }
+
+    #[test]
+    fn what_asks_for_confirmation_is_not_confirmed_by_chance() {
+        let parses = |line: &[&str]| PluginCli::try_parse_from(line).is_ok();
+        let promote = ["kubectl-mainstay", "promote", "shop", "shop-2"];
+        assert!(parses(&promote));
+        assert!(parses(
+            &[&promote[..], &["--accept-data-loss", "--yes", "--wait"]].concat()
+        ));
+        assert!(
+            !parses(&[&promote[..], &["--yes"]].concat()),
+            "there is nothing to confirm"
+        );
+        assert!(!parses(&promote[..3]));
+        for verb in ["fence", "unfence"] {
+            assert!(parses(&["kubectl-mainstay", verb, "shop", "2", "-w", "--timeout", "5"]));
+            assert!(!parses(&["kubectl-mainstay", verb, "shop", "2", "--accept-data-loss"]));
+        }
+        assert!(parses(&["kubectl-mainstay", "explain", "shop"]));
     }
 }

@@ -11,6 +11,7 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::Parser as _;
+use mainstay_core::request::Verb;
 
 use crate::cli::{Cli, Command, PluginCli, PluginCommand};
 
@@ -57,19 +58,20 @@ fn run(cli: Cli) -> Result<(), String> {
             let text = folder.map_or_else(crd::yaml, |folder| crd::write(&folder));
             print(&text.map_err(|error| error.to_string())?)
         }
-        Command::Status(args) => run_plugin(PluginCommand::Status(args)),
+        Command::Plugin(command) => run_plugin(command),
     }
 }
 
 fn run_plugin(command: PluginCommand) -> Result<(), String> {
-    match command {
-        PluginCommand::Status(args) => {
-            let text = runtime(Some(1))?
-                .block_on(plugin::status(&args))
-                .map_err(|error| error.to_string())?;
-            print(&text)
-        }
-    }
+    let runtime = runtime(Some(1))?;
+    let text = match &command {
+        PluginCommand::Status(args) => runtime.block_on(plugin::status(args)),
+        PluginCommand::Explain(args) => runtime.block_on(plugin::explain(args)),
+        PluginCommand::Promote(args) => runtime.block_on(plugin::promote(args)),
+        PluginCommand::Fence(about) => runtime.block_on(plugin::fence(Verb::Fence, about)),
+        PluginCommand::Unfence(about) => runtime.block_on(plugin::fence(Verb::Unfence, about)),
+    };
+    print(&text.map_err(|error| error.to_string())?)
 }
 
 /// A runtime with so many threads; by default one for each core. An instance manager shares its cores with mysqld.

@@ -20,10 +20,14 @@ impl Executor<'_> {
         let status = status::record(&previous, &record.rules);
         self.object = write_status(self.context, self.cluster, &self.object, status).await?;
         tracing::info!(epoch = record.rules.epoch, reason = record.reason, "{}", record.message);
-        self.context.events.publish(
-            &self.object,
-            Line::normal(record.reason, "Record", record.message.clone()),
-        );
+        let line = if record.is_warning() {
+            Line::warning
+        } else {
+            Line::normal
+        };
+        self.context
+            .events
+            .publish(&self.object, line(record.reason, "Record", record.message.clone()));
         Ok(())
     }
 }

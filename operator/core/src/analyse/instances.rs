@@ -10,6 +10,13 @@ const NEARLY_FULL: u64 = 90;
 
 /// Looks at each instance.
 pub(super) fn all(view: &View<'_>, analysis: &mut Analysis) {
+    for name in view.rules.fences.keys() {
+        analysis.found_on(
+            ProblemCode::InstanceFenced,
+            name,
+            format!("{name} is fenced on request"),
+        );
+    }
     for instance in view.observed.instances.iter().filter(|instance| view.wanted(instance)) {
         match instance.report() {
             Some(report) => heard(view, Seen { instance, report }, analysis),
@@ -97,7 +104,8 @@ fn heard(view: &View<'_>, seen: Seen<'_>, analysis: &mut Analysis) {
             name,
             format!("{name} came back with another data directory"),
         );
-    } else if !known && view.rules.primary.is_some() && view.rules.phase == Phase::Open {
+    } else if !known && view.rules.primary.is_some() && view.rules.phase == Phase::Open && !view.kept_out(seen.instance)
+    {
         analysis.found_on(
             ProblemCode::InstanceJoining,
             name,

@@ -2,8 +2,9 @@
 
 use crate::analyse::{Analysis, ProblemCode};
 use crate::observed::{InstanceReport, Mysqld, Observed};
-use crate::rules::{Phase, PrimaryRef};
-use crate::view::View;
+use crate::plan;
+use crate::rules::{MemberId, Phase, PrimaryRef};
+use crate::view::{Seen, View};
 
 /// No memory: a new cluster, or a lost status.
 pub(super) fn absent(observed: &Observed, analysis: &mut Analysis) {
@@ -35,6 +36,11 @@ pub(super) fn known(view: &View<'_>, analysis: &mut Analysis) {
         (None, _) => {
             analysis.found(ProblemCode::FirstPrimaryPending, "the first primary is being elected");
         }
+        (Some(primary), Phase::Electing { .. }) if view.closed_on_request() => {
+            let name = &primary.id.instance;
+            let message = format!("{name}, the primary, is fenced on request");
+            analysis.found_on(ProblemCode::PrimaryFenced, name, message);
+        }
         (Some(primary), Phase::Electing { preferred }) => {
             let why = match preferred {
                 Some(preferred) => format!(
@@ -64,6 +70,27 @@ fn behind(view: &View<'_>, analysis: &mut Analysis) {
     }
 }
 
+/// Who does not acknowledge, and why.
+fn missing(view: &View<'_>, open: Seen<'_>) -> String {
+    let connected = |id: &MemberId| {
+        let receives = view.find(id).is_some_and(|seen| view.receiving(seen));
+        receives || open.report.semi_sync.acknowledgers.contains(&id.instance)
+    };
+    let away = view.rules.members.iter().filter(|id| !connected(id));
+    let mut why: Vec<_> = away.map(|id| plan::cannot_acknowledge(view, id)).collect();
+    // A member that was dropped, or one that never joined, is missed as much.
+    let outside = view.observed.instances.iter().filter(|instance| {
+        let known = view.rules.members.iter().any(|id| id.instance == instance.name);
+        view.wanted(instance) && !known && instance.name != open.instance.name
+    });
+    why.extend(outside.map(|instance| format!("{} is no member", instance.name)));
+    if why.is_empty() {
+        "there are no others".to_owned()
+    } else {
+        why.join("; ")
+    }
+}
+
 fn open(view: &View<'_>, primary: &PrimaryRef, analysis: &mut Analysis) {
     let name = &primary.id.instance;
     let Some(open) = view.open_primary() else {
@@ -75,9 +102,8 @@ fn open(view: &View<'_>, primary: &PrimaryRef, analysis: &mut Analysis) {
         analysis.found_on(ProblemCode::PrimaryLost, name, message);
         return;
     };
-    let connected = |seen: &crate::view::Seen<'_>| {
-        view.receiving(*seen) || open.report.semi_sync.acknowledgers.contains(&seen.instance.name)
-    };
+    let connected =
+        |seen: &Seen<'_>| view.receiving(*seen) || open.report.semi_sync.acknowledgers.contains(&seen.instance.name);
     let receiving = view.members().filter(connected).count();
     let unknown = view
         .rules
@@ -88,11 +114,21 @@ fn open(view: &View<'_>, primary: &PrimaryRef, analysis: &mut Analysis) {
     let receiving = receiving.saturating_add(unknown);
     if u32::try_from(receiving).is_ok_and(|receiving| receiving < view.rules.acks_required) {
         let message = format!(
-            "a commit waits for {} acknowledgements, and {receiving} of {} members receive from {name}",
+            "a commit waits for {} acknowledgements, and {receiving} of {} members receive from {name} ({})",
             view.rules.acks_required,
-            view.rules.members.len()
+            view.rules.members.len(),
+            missing(view, open)
         );
         analysis.found(ProblemCode::WritesBlocked, message);
+    }
+    if view.prefers_writes() && view.rules.acks_required < view.wanted_acks() {
+        let message = format!(
+            "a commit waits for {} acknowledgements instead of {} ({})",
+            view.rules.acks_required,
+            view.wanted_acks(),
+            missing(view, open)
+        );
+        analysis.found(ProblemCode::DurabilityLowered, message);
     }
     if view.rules.acks_required == 0 && view.replicas() > 1 {
         let message = format!("nobody but {name} has to have a commit before it returns, so nobody can replace it yet");

@@ -73,6 +73,8 @@ pub enum ConditionType {
     ResourcesReady,
     /// The primary is open, and commits wait for acknowledgements that nobody can give.
     WritesBlocked,
+    /// A person keeps instances out.
+    Fenced,
 }
 
 impl ConditionType {
@@ -85,6 +87,7 @@ impl ConditionType {
             Self::SpecAccepted => "SpecAccepted",
             Self::ResourcesReady => "ResourcesReady",
             Self::WritesBlocked => "WritesBlocked",
+            Self::Fenced => "Fenced",
         }
     }
 }
@@ -158,13 +161,19 @@ problems! {
         "";
     ElectionInProgress: Critical, Nothing, Available,
         "phase is Electing",
-        "it goes on by itself as soon as it is safe";
+        "it goes on by itself as soon as it is safe; if who is missing is lost for good: kubectl mainstay promote --accept-data-loss";
+    PrimaryFenced: Critical, Nothing, Available,
+        "the primary is fenced on request",
+        "let it in again (kubectl mainstay unfence), or promote another instance (kubectl mainstay promote)";
     FirstPrimaryPending: Critical, Nothing, Available,
         "no primary was ever recorded",
         "";
     WritesBlocked: Critical, Nothing, WritesBlocked,
         "the primary is open, and fewer than k members receive from it",
         "commits wait and are not lost; bring a replica back";
+    InstanceFenced: Degraded, Nothing, Fenced,
+        "a person keeps an instance out of the cluster",
+        "let it in again when it is needed: kubectl mainstay unfence";
     StrangerWritable: Critical, Nothing, Degraded,
         "an instance accepts writes and is not the open primary",
         "it is fenced at once; find out who changed super_read_only";
@@ -219,7 +228,7 @@ problems! {
         "it leaves the members when the others contain everything, then it is cloned";
     ErrantTransactions: Degraded, Nothing, Degraded,
         "a replica has transactions that the primary does not have and did not write",
-        "it is isolated and rebuilt from another instance";
+        "it is isolated and rebuilt from another instance; what it alone had is not kept";
     ReplicationBroken: Degraded, Nothing, Degraded,
         "receiver or applier of a replica reports an error",
         "";

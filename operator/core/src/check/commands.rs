@@ -19,6 +19,11 @@ impl Checker<'_> {
         violations.unless(alive, 2, || {
             format!("commands {name} in an incarnation that is not heard")
         });
+        let kept_out = after.keeps_out(name);
+        let harmless = matches!(command.verb, Verb::Fence | Verb::Restart);
+        violations.unless(harmless || !kept_out, 14, || {
+            format!("{name} is kept out and is not only fenced")
+        });
         match &command.verb {
             Verb::Fence | Verb::Restart => {}
             Verb::Attach { source } => self.attach(after, &command.to, &source.id, violations),

@@ -6,7 +6,7 @@ use super::{Checker, Violations, enough};
 use crate::GtidSet;
 use crate::action::Record;
 use crate::observed::{InstanceReport, Mysqld};
-use crate::rules::{MemberId, Phase, Rules};
+use crate::rules::{MemberId, Phase, RequestState, Rules};
 
 impl Checker<'_> {
     /// Invariants 3 to 6.
@@ -83,8 +83,14 @@ impl Checker<'_> {
         violations.unless(after.epoch == before.epoch && primary.epoch == after.epoch, 4, || {
             "promotes in another epoch than it fenced in".to_owned()
         });
-        violations.unless(after.acks_required == before.acks_required, 6, || {
-            "changes k in an election".to_owned()
+        let accepted = accepted(before, &primary.id);
+        let k = after.acks_required == before.acks_required || (accepted && after.acks_required < before.acks_required);
+        violations.unless(k, 6, || "changes k in an election".to_owned());
+        violations.unless(accepted || before.data_loss == after.data_loss, 15, || {
+            "loses data without being asked".to_owned()
+        });
+        violations.unless(!after.keeps_out(&primary.id.instance), 14, || {
+            format!("{} is kept out and wins", primary.id.instance)
         });
         let Some(winner) = self.held(&primary.id) else {
             return violations.unless(false, 4, || format!("{} is not fenced", primary.id.instance));
@@ -96,7 +102,7 @@ impl Checker<'_> {
         violations.unless(winner.replication.source_host.is_none(), 4, || {
             "the winner follows somebody".to_owned()
         });
-        violations.unless(set.contains(&before.baseline), 4, || {
+        violations.unless(accepted || set.contains(&before.baseline), 4, || {
             "the winner lacks the baseline".to_owned()
         });
         violations.unless(after.baseline == set, 4, || {
@@ -119,7 +125,31 @@ impl Checker<'_> {
         violations.unless(enough(after.members.len(), after.acks_required), 4, || {
             "too few followers".to_owned()
         });
-        self.election(before, &primary.id, &set, violations);
+        if accepted {
+            self.accepted_loss(after, &primary.id, &set, before, violations);
+        } else {
+            self.election(before, &primary.id, &set, violations);
+        }
+    }
+
+    /// Invariant 15: what a person gives up is a member's or the old primary's, and what is known of it is written down.
+    fn accepted_loss(
+        &self,
+        after: &Rules,
+        winner: &MemberId,
+        set: &GtidSet,
+        before: &Rules,
+        violations: &mut Violations,
+    ) {
+        let old = before.primary.as_ref().map(|primary| &primary.id);
+        let part = old == Some(winner) || before.members.contains(winner);
+        violations.unless(part, 15, || {
+            format!("{} takes no part and is promoted", winner.instance)
+        });
+        let told = after.data_loss.as_ref().filter(|loss| loss.epoch == after.epoch);
+        let missing = before.baseline.subtract(set);
+        let written = missing.is_empty() || told.is_some_and(|loss| loss.missing.contains(&missing));
+        violations.unless(written, 15, || "hides what is lost".to_owned());
     }
 
     /// Rules 3 and 4, from the definitions.
@@ -218,4 +248,14 @@ impl Checker<'_> {
             format!("{} may hold the only copy", member.instance)
         });
     }
+}
+
+/// A person accepted, in the memory that was read, that data is lost when this one is promoted.
+fn accepted(before: &Rules, winner: &MemberId) -> bool {
+    before.request.as_ref().is_some_and(|request| {
+        request.state == RequestState::Running
+            && request.verb == "promote"
+            && request.accept_data_loss
+            && request.instance.as_ref() == Some(&winner.instance)
+    })
 }

@@ -8,7 +8,7 @@ use crate::view::{Seen, View};
 
 /// Lowers k in status first, then on the primary: it is never above the k in force (C9).
 pub(crate) fn lower(view: &View<'_>, draft: &mut Draft) -> bool {
-    let wanted = view.wanted_acks();
+    let wanted = relaxed(view, draft).unwrap_or_else(|| view.wanted_acks());
     if view.rules.acks_required <= wanted {
         return false;
     }
@@ -19,12 +19,30 @@ pub(crate) fn lower(view: &View<'_>, draft: &mut Draft) -> bool {
     true
 }
 
-/// The k to which it can be raised now: so many members are synced.
+/// With durability `preferred`: commits waited long enough, and go on with the members that are left.
+fn relaxed(view: &View<'_>, draft: &mut Draft) -> Option<u32> {
+    let since = view.observed.told.blocked_since.filter(|_| view.prefers_writes())?;
+    let receiving = view.members().filter(|seen| view.receiving(*seen)).count();
+    let left = u32::try_from(receiving).unwrap_or(u32::MAX);
+    if left >= view.rules.acks_required {
+        return None;
+    }
+    let age = view.age(since);
+    draft.look_in(view.timing.relax.saturating_sub(age));
+    (age >= view.timing.relax).then_some(left)
+}
+
+/// The k to which it can be raised now: so many members are synced. With durability `preferred` also one on the way there.
 pub(crate) fn raise_to(view: &View<'_>) -> Option<u32> {
     let wanted = view.wanted_acks();
     let synced = view.members().filter(|seen| view.synced(*seen)).count();
-    let enough = usize::try_from(wanted).is_ok_and(|wanted| synced >= wanted);
-    (wanted > view.rules.acks_required && enough).then_some(wanted)
+    let synced = u32::try_from(synced).unwrap_or(u32::MAX);
+    let reachable = if view.prefers_writes() {
+        wanted.min(synced)
+    } else {
+        wanted
+    };
+    (reachable > view.rules.acks_required && synced >= reachable).then_some(reachable)
 }
 
 /// Raises k in status, after a marker was acknowledged under it.

@@ -10,7 +10,11 @@ use crate::view::{Seen, View};
 /// Looks at each member that runs.
 pub(crate) fn members(view: &View<'_>, primary: &PrimaryRef, open: Seen<'_>, draft: &mut Draft) {
     for seen in view.members().filter(|seen| seen.running() && !seen.report.writable) {
-        if View::errant(seen, open).is_some() {
+        if view.kept_out(seen.instance) {
+            if !view.fenced(seen) {
+                election::fence(view, seen, draft);
+            }
+        } else if View::errant(seen, open).is_some() {
             isolate(view, seen, draft);
         } else if !view.follows(seen, &primary.id) {
             attach(view, seen, open, draft);

@@ -116,7 +116,8 @@ fn silent<'a>(view: &View<'_>, instance: &InstanceObserved) -> State<'a> {
             look_in: view.timing.silence.saturating_sub(age),
         };
     }
-    let witnesses: Vec<_> = view.members().filter(|seen| !fenced_by_us(view, *seen)).collect();
+    let says_something = |seen: &Seen<'_>| !fenced_by_us(view, *seen) && !view.kept_out(seen.instance);
+    let witnesses: Vec<_> = view.members().filter(says_something).collect();
     let agree = witnesses.iter().filter(|seen| !view.receiving(**seen)).count();
     if agree > 0 && agree.saturating_mul(2) > witnesses.len() {
         let (agree, of) = (agree, witnesses.len());
@@ -146,7 +147,8 @@ fn cut_off(view: &View<'_>, primary: &PrimaryRef, seen: Seen<'_>) -> Option<Stri
     let receiving = heard.iter().filter(|seen| view.receiving(**seen)).count();
     let missing = view.rules.members.len().saturating_sub(heard.len());
     // Those that are merely detached are attached first; only a connection that brings nothing is a witness.
-    let detached = heard.iter().any(|seen| !view.follows(*seen, &primary.id));
+    let detached = |seen: &Seen<'_>| !view.follows(*seen, &primary.id) && !view.kept_out(seen.instance);
+    let detached = heard.iter().any(detached);
     let deaf = heard
         .iter()
         .any(|member| view.follows(*member, &primary.id) && !view.receiving(*member));

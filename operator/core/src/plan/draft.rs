@@ -5,7 +5,8 @@ use std::time::Duration;
 use crate::action::{Action, InstanceCommand, Record, Verb};
 use crate::observed::Heard;
 use crate::plan::{Plan, Wait};
-use crate::rules::Rules;
+use crate::progress::Stage;
+use crate::rules::{Request, Rules};
 use crate::view::{Seen, View, age};
 
 /// A plan in the making.
@@ -17,9 +18,21 @@ pub(crate) struct Draft {
     risky: bool,
     waiting: Vec<Wait>,
     look_again: Option<Duration>,
+    answer: Option<Request>,
+    stage: Option<Stage>,
 }
 
 impl Draft {
+    /// Answers a request that changes nothing.
+    pub(crate) fn answer(&mut self, answer: Request) {
+        self.answer = Some(answer);
+    }
+
+    /// Says where a change of primary is.
+    pub(crate) fn stage(&mut self, stage: Stage) {
+        self.stage = Some(stage);
+    }
+
     /// Says what is waited for.
     pub(crate) fn wait(&mut self, who: impl Into<String>, for_what: impl Into<String>) {
         self.waits(Wait {
@@ -169,6 +182,8 @@ impl Draft {
             actions,
             waiting: self.waiting,
             look_again: self.look_again,
+            answer: self.answer,
+            stage: self.stage,
         }
     }
 }

@@ -2,11 +2,12 @@
 
 use jiff::Timestamp;
 
-use crate::action::Verb;
+use crate::action::{Verb, VerbKind};
 use crate::observed::Mysqld;
 use crate::plan::draft::Draft;
-use crate::plan::{promotion, text, winner};
-use crate::rules::{MemberId, Phase, Rules};
+use crate::plan::{forced, promotion, request, text, winner};
+use crate::progress::Stage;
+use crate::rules::{InstanceName, MemberId, Phase, RequestState, Rules};
 use crate::view::{Seen, View};
 
 /// Begins an election: the epoch is raised before any instance is touched (C7), and in the same plan the fences go out.
@@ -19,14 +20,27 @@ pub(crate) fn begin(
     reason: &'static str,
     message: String,
 ) {
+    begin_with(view, draft, view.rules.clone(), preferred, reason, message);
+}
+
+/// The same, with a memory in which a request is noted, too.
+pub(crate) fn begin_with(
+    view: &View<'_>,
+    draft: &mut Draft,
+    rules: Rules,
+    preferred: Option<MemberId>,
+    reason: &'static str,
+    message: String,
+) {
     let planned = preferred.is_some();
     let rules = Rules {
         epoch: view.rules.epoch.saturating_add(1),
         phase: Phase::Electing { preferred },
         phase_since: moment(view.now),
         began: Some(view.rules.began.unwrap_or_else(|| moment(view.now))),
-        ..view.rules.clone()
+        ..rules
     };
+    draft.stage(Stage::Fencing);
     draft.record(view, rules, reason, message);
     for seen in view.heard().filter(|seen| !planned || view.is_primary(*seen)) {
         fence(view, seen, draft);
@@ -35,9 +49,10 @@ pub(crate) fn begin(
 
 /// One pass of an election.
 pub(crate) fn plan(view: &View<'_>, preferred: Option<&MemberId>, draft: &mut Draft) {
-    if give_way(view, preferred, draft) {
+    if request::plan(view, draft) || give_way(view, preferred, draft) {
         return;
     }
+    draft.stage(stage(view));
     let catching_up = catching_up(view, preferred);
     for seen in view.heard().filter(|seen| needs_fence(view, *seen)) {
         if !catching_up || view.is_primary(seen) || seen.report.writable {
@@ -49,14 +64,43 @@ pub(crate) fn plan(view: &View<'_>, preferred: Option<&MemberId>, draft: &mut Dr
         draft.look_in(view.timing.switchover.saturating_sub(view.age(view.rules.phase_since)));
         return;
     }
-    if let Err(reason) = enough_fenced(view, draft) {
-        draft.wait("election", reason);
+    if view.closed_on_request() {
+        draft.wait("election", text::closed_on_request(view));
         return;
     }
-    match winner::choose(view, preferred) {
-        Ok(winner) => promotion::plan(view, winner, draft),
+    if let Some(candidate) = fence_is_on_its_way(view, preferred) {
+        draft.wait_briefly("switchover", format!("{candidate} to be fenced"));
+        return;
+    }
+    let forced = forced::preferred(view);
+    let ordinary = enough_fenced(view, draft).and_then(|()| winner::choose(view, preferred.or(forced.as_ref())));
+    match ordinary {
+        Ok(winner) => promotion::plan(view, winner, None, draft),
+        Err(reason) if forced::is_due(view, draft) => match forced::winner(view, &reason) {
+            Ok(winner) => promotion::plan(view, winner, forced::loss(view, winner), draft),
+            Err(reason) => draft.wait("election", reason),
+        },
         Err(reason) => draft.wait("election", reason),
     }
+}
+
+/// The old primary's set is final, or it is not.
+fn stage(view: &View<'_>) -> Stage {
+    let held = view.primary().is_some_and(|seen| view.fenced(seen));
+    match (&view.rules.phase, held) {
+        (_, false) => Stage::Fencing,
+        (Phase::Electing { preferred: Some(_) }, true) => Stage::CatchingUp,
+        (Phase::Electing { preferred: None } | Phase::Open, true) => Stage::Attaching,
+    }
+}
+
+/// The candidate of a switchover has everything and is told so at this moment: nobody is brought behind another one
+/// meanwhile.
+fn fence_is_on_its_way<'a>(view: &View<'a>, preferred: Option<&MemberId>) -> Option<&'a InstanceName> {
+    let candidate = view.find(preferred?)?;
+    let busy = candidate.instance.heard().and_then(|heard| heard.busy);
+    let told = busy.is_some_and(|busy| busy.verb == VerbKind::Fence && busy.epoch == view.rules.epoch);
+    (view.primary().is_some() && candidate.running() && told).then_some(&candidate.instance.name)
 }
 
 /// Rule 8: a switchover that misses its deadline goes back to the old primary, by the same election under a new epoch.
@@ -72,13 +116,29 @@ fn give_way(view: &View<'_>, preferred: Option<&MemberId>, draft: &mut Draft) ->
         draft.look_in(view.timing.switchover.saturating_sub(age));
         return false;
     }
-    let message = format!(
-        "{} could not take over within {} s; the old primary {} is preferred again",
+    let failed = format!(
+        "{} could not take over within {} s ({})",
         preferred.instance,
         view.timing.switchover.as_secs(),
-        primary.id.instance
+        text::missed(view, preferred)
     );
-    begin(view, draft, Some(primary.id.clone()), "SwitchoverUndone", message);
+    let mut rules = view.rules.clone();
+    if let Some(request) = rules
+        .request
+        .as_mut()
+        .filter(|request| request.state == RequestState::Running)
+    {
+        request.message.clone_from(&failed);
+    }
+    let message = format!("{failed}; the old primary {} is preferred again", primary.id.instance);
+    begin_with(
+        view,
+        draft,
+        rules,
+        Some(primary.id.clone()),
+        "SwitchoverUndone",
+        message,
+    );
     true
 }
 

@@ -28,6 +28,12 @@ pub(crate) fn judge<'a>(view: &View<'a>, open: Seen<'a>, draft: &mut Draft) -> R
         .heard()
         .filter(|seen| !view.is_primary(*seen) && !view.is_member(*seen));
     for seen in strangers.filter(|seen| view.wanted(seen.instance) && !seen.leaving()) {
+        if view.kept_out(seen.instance) {
+            if seen.running() && !view.fenced(seen) {
+                election::fence(view, seen, draft);
+            }
+            continue;
+        }
         match seen.report.mysqld {
             Mysqld::Running => judge_one(view, open, seen, &mut returning, draft),
             Mysqld::Initialising | Mysqld::Starting | Mysqld::Down | Mysqld::Cloning | Mysqld::Failed => {

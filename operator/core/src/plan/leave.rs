@@ -47,6 +47,7 @@ fn reason(view: &View<'_>, open: Seen<'_>, id: &MemberId) -> Option<String> {
             .heard_as(id)
             .map(|_| format!("the data directory of {name} was replaced")),
         Some(seen) if !view.fenced(seen) => None,
+        Some(seen) if view.kept_out(seen.instance) => Some(format!("{name} is fenced on request")),
         Some(seen) => match View::errant(seen, open) {
             Some(errant) => Some(text::errant(seen, open, &errant)),
             None if !seen.report.set().contains(&open.report.purged) => {
@@ -80,7 +81,7 @@ pub(crate) fn step(
         // Its word under this epoch: a member that follows the primary is told to follow it.
         for seen in rest
             .iter()
-            .filter(|seen| view.receiving(**seen) && !view.confirmed(**seen))
+            .filter(|seen| view.receiving(**seen) && !view.confirmed(**seen) && !view.kept_out(seen.instance))
         {
             draft.command(
                 view,

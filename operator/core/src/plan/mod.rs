@@ -9,6 +9,7 @@ mod bootstrap;
 mod detect;
 mod draft;
 mod election;
+mod forced;
 mod goal;
 mod join;
 mod labels;
@@ -18,6 +19,7 @@ mod objects;
 mod open;
 mod promotion;
 mod rebuild;
+mod request;
 mod resume;
 mod roll;
 mod routing;
@@ -34,7 +36,8 @@ use jiff::Timestamp;
 use crate::action::Action;
 use crate::analyse::{Analysis, Blocks};
 use crate::observed::Observed;
-use crate::rules::{Memory, Phase};
+use crate::progress::Stage;
+use crate::rules::{Memory, Phase, Request};
 use crate::subject::Subject;
 use crate::view::View;
 use draft::Draft;
@@ -48,6 +51,11 @@ pub struct Plan {
     pub waiting: Vec<Wait>,
     /// When to look again although nothing changed; `None` when only a change can matter.
     pub look_again: Option<Duration>,
+    /// The answer to a request that changes nothing: refused, or so before. (One that changes something is answered by the
+    /// `Record`.)
+    pub answer: Option<Request>,
+    /// Where a change of primary is, if one is going on.
+    pub stage: Option<Stage>,
 }
 
 /// Something that is waited for.
@@ -67,15 +75,18 @@ pub fn plan(subject: &Subject<'_>, observed: &Observed, analysis: &Analysis, now
     let mut draft = Draft::default();
     if let Some(problem) = analysis.blocking(Blocks::Everything) {
         draft.wait("everything", problem.message.clone());
+        request::refuse(observed, &problem.message, now, &mut draft);
         return draft.finish(None);
     }
     match &observed.memory {
         Memory::Unreadable { reason } => {
             draft.wait("everything", reason.clone());
+            request::refuse(observed, reason, now, &mut draft);
             draft.finish(None)
         }
         Memory::Absent => {
             bootstrap::plan(subject, observed, now, &mut draft);
+            request::refuse(observed, NO_PRIMARY, now, &mut draft);
             build(subject, observed, analysis, now, &mut draft);
             draft.finish(None)
         }
@@ -91,10 +102,15 @@ pub fn plan(subject: &Subject<'_>, observed: &Observed, analysis: &Analysis, now
     }
 }
 
+const NO_PRIMARY: &str = "no primary was recorded yet: nothing can be done on request";
+const BEHIND: &str =
+    "status is older than what the instances were told: nothing is done on request before it is resumed";
+
 /// The rules of failover.
 fn keep_safe(view: &View<'_>, draft: &mut Draft) {
     if resume::is_behind(view.observed, view.rules) {
         resume::plan(view.subject, view.observed, Some(view.rules), view.now, draft);
+        request::refuse(view.observed, BEHIND, view.now, draft);
         return;
     }
     match &view.rules.phase {
@@ -124,5 +140,7 @@ fn build(subject: &Subject<'_>, observed: &Observed, analysis: &Analysis, now: T
 pub(crate) use secrets::incomplete as incomplete_secrets;
 
 pub(crate) use election::moment;
+pub(crate) use request::progressed;
 pub(crate) use roll::is_rolling;
 pub(crate) use routing::serves_reads;
+pub(crate) use text::cannot_acknowledge;

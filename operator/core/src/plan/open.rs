@@ -2,7 +2,8 @@
 
 use crate::plan::detect::{self, State};
 use crate::plan::draft::Draft;
-use crate::plan::{election, promotion, steady};
+use crate::plan::{election, promotion, request, steady};
+use crate::progress::Stage;
 use crate::view::{Seen, View};
 
 /// One pass of a cluster in phase Open.
@@ -14,12 +15,31 @@ pub(crate) fn plan(view: &View<'_>, draft: &mut Draft) {
         );
         return;
     };
-    if fence_strangers(view, draft) {
+    if fence_strangers(view, draft) || request::plan(view, draft) {
+        return;
+    }
+    if view.rules.keeps_out(&primary.id.instance) {
+        // A fence of the primary is an election that waits (rule 10); a memory that says otherwise is put right.
+        let message = format!("{}, the primary, is fenced on request", primary.id.instance);
+        election::begin(view, draft, Some(primary.id.clone()), "PrimaryFenced", message);
         return;
     }
     match detect::state(view, primary) {
-        State::Open(seen) => steady::plan(view, primary, seen, draft),
-        State::Opening(seen) => promotion::reopen(view, seen, draft),
+        State::Open(seen) => {
+            if view
+                .rules
+                .last_change
+                .as_ref()
+                .is_some_and(|change| change.opened.is_none())
+            {
+                draft.stage(Stage::Routing);
+            }
+            steady::plan(view, primary, seen, draft);
+        }
+        State::Opening(seen) => {
+            draft.stage(Stage::Opening);
+            promotion::reopen(view, seen, draft);
+        }
         State::Lost(reason) => election::begin(view, draft, None, "PrimaryLost", reason),
         State::Hearing { reason, look_in } => {
             draft.wait_briefly("primary", reason);

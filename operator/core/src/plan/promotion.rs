@@ -2,15 +2,18 @@
 
 use std::collections::BTreeSet;
 
-use crate::action::{Application, Verb, VerbKind};
+use crate::action::{Application, PROMOTED_WITH_LOSS, Verb, VerbKind};
 use crate::plan::draft::Draft;
 use crate::plan::election::moment;
-use crate::plan::{election, rebuild, text};
-use crate::rules::{Change, ChangeKind, MemberId, Phase, Phases, PrimaryRef, Rules};
+use crate::plan::{election, forced, rebuild, text};
+use crate::progress::Stage;
+use crate::rules::{Change, ChangeKind, DataLoss, MemberId, Phase, Phases, PrimaryRef, Rules};
 use crate::view::{Seen, View};
 
 /// Brings k followers behind the winner, then records it and opens it.
-pub(crate) fn plan(view: &View<'_>, winner: Seen<'_>, draft: &mut Draft) {
+///
+/// `loss` is what a person accepted, if the rules would not have let this one win (rule 10).
+pub(crate) fn plan(view: &View<'_>, winner: Seen<'_>, loss: Option<DataLoss>, draft: &mut Draft) {
     if !winner.detached() {
         election::fence(view, winner, draft);
         draft.wait(
@@ -21,11 +24,12 @@ pub(crate) fn plan(view: &View<'_>, winner: Seen<'_>, draft: &mut Draft) {
     }
     let followers = followers(view, winner);
     let have = count(followers.len());
-    let wanted = wanted_followers(view, draft);
+    let wanted = wanted_followers(view, winner, have, draft);
     if winner.report.fully_applied() && have >= wanted {
-        record(view, winner, followers, draft);
+        record(view, winner, followers, loss, draft);
         return;
     }
+    draft.stage(Stage::Attaching);
     attach(view, winner, draft);
     draft.wait("election", text::promotion(winner, have, wanted));
     let reachable = view.heard().filter(|seen| may_follow(view, *seen, winner)).count();
@@ -34,8 +38,17 @@ pub(crate) fn plan(view: &View<'_>, winner: Seen<'_>, draft: &mut Draft) {
     }
 }
 
-/// k; in the first election all, for a while (rule 5, step 4).
-fn wanted_followers(view: &View<'_>, draft: &mut Draft) -> u32 {
+/// k; in the first election all, for a while (rule 5, step 4); on request as many as can be had (rule 10).
+fn wanted_followers(view: &View<'_>, winner: Seen<'_>, have: u32, draft: &mut Draft) -> u32 {
+    if let Some(request) = forced::wanted(view)
+        && request.instance.as_ref() == Some(&winner.instance.name)
+        && forced::is_due(view, draft)
+    {
+        let patient = view.age(request.at) < view.timing.opening;
+        let possible = view.heard().filter(|seen| may_follow(view, *seen, winner)).count();
+        let possible = if patient { count(possible) } else { have };
+        return view.rules.acks_required.min(possible);
+    }
     let age = view.age(view.rules.phase_since);
     if view.rules.primary.is_some() || age >= view.timing.first_election {
         return view.rules.acks_required;
@@ -72,6 +85,7 @@ fn may_follow(view: &View<'_>, seen: Seen<'_>, winner: Seen<'_>) -> bool {
     let set = seen.report.set();
     seen.id() != winner.id()
         && view.held(seen)
+        && !view.kept_out(seen.instance)
         && (seen.report.fully_applied() || view.follows(seen, &winner.id()))
         && winner.report.set().contains(&set)
         && set.contains(&winner.report.purged)
@@ -85,6 +99,7 @@ fn followers(view: &View<'_>, winner: Seen<'_>) -> BTreeSet<MemberId> {
     let (id, set) = (winner.id(), winner.report.set());
     let complete = |seen: &Seen<'_>| {
         view.held(*seen)
+            && !view.kept_out(seen.instance)
             && view.follows(*seen, &id)
             && seen.report.replication.receiver_running
             && seen.report.set().contains(&set)
@@ -93,7 +108,7 @@ fn followers(view: &View<'_>, winner: Seen<'_>) -> BTreeSet<MemberId> {
 }
 
 /// The one compare-and-set of a promotion, and the opening behind it.
-fn record(view: &View<'_>, winner: Seen<'_>, members: BTreeSet<MemberId>, draft: &mut Draft) {
+fn record(view: &View<'_>, winner: Seen<'_>, members: BTreeSet<MemberId>, loss: Option<DataLoss>, draft: &mut Draft) {
     let old = view.rules.primary.as_ref();
     let preferred = match &view.rules.phase {
         Phase::Electing { preferred } => preferred.as_ref(),
@@ -123,14 +138,23 @@ fn record(view: &View<'_>, winner: Seen<'_>, members: BTreeSet<MemberId>, draft:
             since: now,
         }),
         baseline: winner.report.set(),
+        // Never more than k; fewer followers than k only on request.
+        acks_required: view.rules.acks_required.min(count(members.len())),
         members,
         began: None,
+        data_loss: loss.clone().or_else(|| view.rules.data_loss.clone()),
         last_change: Some(change),
         ..view.rules.clone()
     };
     let message = text::elected(winner, &rules);
     let opening = open_verb(view, &rules);
-    draft.record(view, rules, "PrimaryElected", message);
+    let reason = if loss.is_some() {
+        PROMOTED_WITH_LOSS
+    } else {
+        "PrimaryElected"
+    };
+    draft.stage(Stage::Recording);
+    draft.record(view, rules, reason, message);
     draft.command(view, winner, opening, "");
 }
 

@@ -6,7 +6,7 @@ use crate::action::Verb;
 use crate::observed::Mysqld;
 use crate::plan::draft::Draft;
 use crate::plan::election::moment;
-use crate::rules::{MemberId, Rebuild, Rules};
+use crate::rules::{DataLoss, MemberId, Rebuild, Rules};
 use crate::view::{Seen, View};
 
 /// Rebuilds one of the instances that cannot join as they are.
@@ -31,7 +31,8 @@ pub(crate) fn for_election(view: &View<'_>, winner: Seen<'_>, draft: &mut Draft)
     let attached = |seen: &Seen<'_>| view.held(*seen) && view.follows(*seen, &winner.id());
     let mut donors: Vec<_> = view.heard().filter(attached).collect();
     donors.push(winner);
-    for seen in view.heard().filter(outside).filter(|seen| view.fenced(*seen)) {
+    let wanted = |seen: &Seen<'_>| view.fenced(*seen) && !view.kept_out(seen.instance);
+    for seen in view.heard().filter(outside).filter(wanted) {
         let why = format!(
             "{} cannot follow {}, and too few others can",
             seen.instance.name, winner.instance.name
@@ -76,6 +77,7 @@ fn rebuild(view: &View<'_>, seen: Seen<'_>, donors: &[Seen<'_>], why: &str, draf
     rebuilds.insert(name.clone(), intent);
     let rules = Rules {
         rebuilds,
+        data_loss: found_missing(view, seen),
         ..view.rules.clone()
     };
     draft.record(
@@ -99,6 +101,17 @@ fn too_early(view: &View<'_>, seen: Seen<'_>) -> Option<(&'static str, Duration)
         (view.timing.rebuild, "a pause: it was rebuilt a moment ago")
     };
     (age < pause).then(|| (reason, pause.saturating_sub(age)))
+}
+
+/// After a loss that a person accepted: what comes back and is given up now was lost, and is known only now.
+fn found_missing(view: &View<'_>, seen: Seen<'_>) -> Option<DataLoss> {
+    let mut loss = view.rules.data_loss.clone()?;
+    if let (Some(open), Some(uuid)) = (view.open_primary(), &loss.server_uuid)
+        && let Some(errant) = View::errant(seen, open)
+    {
+        loss.missing = loss.missing.union(&errant.of_source(uuid));
+    }
+    Some(loss)
 }
 
 /// It has what was recorded, and gives to nobody else (MySQL allows one clone of a donor at a time).

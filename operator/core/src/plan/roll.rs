@@ -75,10 +75,19 @@ fn is_stuck(instance: &InstanceObserved, pod: &PodView) -> bool {
 
 /// One step of a rolling restart.
 pub(crate) fn plan(view: &View<'_>, draft: &mut Draft) {
-    let outdated = outdated(view.subject, view.observed);
+    // What is fenced on request is left as it is, and waited for.
+    let (kept, outdated): (Vec<_>, Vec<_>) = outdated(view.subject, view.observed)
+        .into_iter()
+        .partition(|(instance, _)| view.kept_out(instance));
     let quiet = view.rules.phase == Phase::Open
         && !draft.commands_or_records()
         && !resume::is_behind(view.observed, view.rules);
+    if let (Some((instance, _)), true) = (kept.first(), outdated.is_empty()) {
+        draft.wait(
+            "rolling restart",
+            format!("{} to be let in again: it is fenced on request", instance.name),
+        );
+    }
     if outdated.is_empty() || !quiet {
         return;
     }
@@ -101,7 +110,8 @@ pub(crate) fn plan(view: &View<'_>, draft: &mut Draft) {
         );
         return;
     };
-    if is_recorded_primary(view, instance) && wanted.len() > 1 {
+    let alone = wanted.iter().all(|other| other.name == instance.name) && view.wanted(instance);
+    if is_recorded_primary(view, instance) && !alone {
         switchover::begin(view, &format!("{} takes a new configuration", instance.name), draft);
     } else if draft.take_risk() {
         delete(instance, pod, "its template is an older one", draft);

@@ -83,7 +83,12 @@ fn replicas(view: &View<'_>, service: &str, draft: &mut Draft) -> Option<Vec<Pod
         .into_iter()
         .filter_map(|seen| address(seen.instance))
         .collect();
-    for instance in &view.observed.instances {
+    for instance in view
+        .observed
+        .instances
+        .iter()
+        .filter(|instance| !view.kept_out(instance))
+    {
         let Some(since) = View::silent_since(instance) else {
             continue;
         };

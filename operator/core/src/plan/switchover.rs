@@ -1,7 +1,8 @@
 //! Moving the primary on purpose: rule 8 of docs/failover.md.
 
+use crate::observed::InstanceObserved;
 use crate::plan::draft::Draft;
-use crate::plan::election;
+use crate::plan::{election, text};
 use crate::rules::MemberId;
 use crate::view::{Seen, View};
 
@@ -35,12 +36,60 @@ pub(crate) fn begin(view: &View<'_>, why: &str, draft: &mut Draft) -> bool {
     true
 }
 
-/// Pre-checks: synced, wanted, not about to stop itself.
+/// The best of those that pass the pre-checks.
 fn candidate(view: &View<'_>) -> Option<MemberId> {
-    let fit = |seen: &Seen<'_>| view.synced(*seen) && view.wanted(seen.instance) && !seen.leaving();
     let best = view
         .members()
-        .filter(fit)
+        .filter(|seen| fit(view, seen.instance).is_ok())
         .min_by_key(|seen| (seen.backlog(), seen.instance.ordinal));
     best.map(|seen| seen.id())
+}
+
+/// Pre-checks of rule 8: a member that receives, is applied to within the bound, and stays; or what is missing.
+pub(crate) fn fit(view: &View<'_>, instance: &InstanceObserved) -> Result<MemberId, String> {
+    let name = &instance.name;
+    let Some(report) = instance.report() else {
+        return Err(text::unreachable(instance));
+    };
+    let seen = Seen { instance, report };
+    let refuse = |why: &str| Err(format!("{name} {why}"));
+    if !view.wanted(instance) {
+        return refuse("is not wanted any more: its number is beyond spec.replicas");
+    }
+    if view.kept_out(instance) {
+        return refuse("is fenced on request");
+    }
+    if !seen.running() {
+        return Err(text::mysqld_not_running(seen));
+    }
+    if !view.is_member(seen) {
+        return refuse("is no member: it was not compared with the primary yet, or lacks what it has");
+    }
+    if seen.leaving() {
+        return refuse("is about to stop itself");
+    }
+    if let Some(open) = view.open_primary()
+        && let Some(errant) = View::errant(seen, open)
+    {
+        return Err(text::errant(seen, open, &errant));
+    }
+    let replication = &report.replication;
+    if !view.receiving(seen) {
+        return Err(text::not_receiving(view, seen));
+    }
+    if !replication.applier_running {
+        return Err(text::with_error(
+            format!("{name} does not apply what it receives"),
+            &replication.applier_error,
+        ));
+    }
+    match replication.lag {
+        Some(lag) if lag <= view.timing.lag => Ok(seen.id()),
+        Some(lag) => refuse(&format!(
+            "is {:.1} s behind; it can take over when that is at most {} s",
+            lag.as_secs_f64(),
+            view.timing.lag.as_secs()
+        )),
+        None => refuse("does not know how far it is behind"),
+    }
 }

@@ -3,25 +3,29 @@
 use std::collections::BTreeSet;
 
 use crate::GtidSet;
-use crate::observed::{Mysqld, Reach};
+use crate::observed::{InstanceObserved, Mysqld, Reach};
 use crate::rules::{MemberId, Rules};
 use crate::view::{Seen, View};
 
 /// "mysqld of shop-1 is starting: …"
 pub(crate) fn mysqld_not_running(seen: Seen<'_>) -> String {
-    let state = match seen.report.mysqld {
+    let state = state_of(seen.report.mysqld);
+    let name = &seen.instance.name;
+    if seen.report.message.is_empty() {
+        format!("mysqld of {name} {state}")
+    } else {
+        format!("mysqld of {name} {state}: {}", seen.report.message)
+    }
+}
+
+const fn state_of(mysqld: Mysqld) -> &'static str {
+    match mysqld {
         Mysqld::Initialising => "is being initialised",
         Mysqld::Starting => "is starting",
         Mysqld::Running => "runs",
         Mysqld::Down => "is down",
         Mysqld::Cloning => "is being cloned",
         Mysqld::Failed => "does not start",
-    };
-    let name = &seen.instance.name;
-    if seen.report.message.is_empty() {
-        format!("mysqld of {name} {state}")
-    } else {
-        format!("mysqld of {name} {state}: {}", seen.report.message)
     }
 }
 
@@ -38,12 +42,101 @@ fn why_not_fenced(view: &View<'_>, id: &MemberId) -> String {
     if view.heard_as(id).is_some() {
         return format!("{name} came back with another data directory");
     }
-    match view.instance(id).map(|instance| &instance.reach) {
-        Some(Reach::Silent { reason, .. } | Reach::Unknown { reason, .. }) if !reason.is_empty() => {
-            format!("{name} cannot be reached: {reason}")
-        }
-        Some(_) => format!("{name} cannot be reached"),
+    match view.instance(id) {
+        Some(instance) => unreachable(instance),
         None => format!("{name} does not exist"),
+    }
+}
+
+/// "shop-1 cannot be reached: no route"
+pub(crate) fn unreachable(instance: &InstanceObserved) -> String {
+    let name = &instance.name;
+    match &instance.reach {
+        Reach::Silent { reason, .. } | Reach::Unknown { reason, .. } => {
+            with_error(format!("{name} cannot be reached"), reason)
+        }
+        Reach::Heard(_) => format!("{name} cannot be reached"),
+    }
+}
+
+/// A sentence, and what the server says of it, if it does.
+pub(crate) fn with_error(sentence: String, error: &str) -> String {
+    if error.is_empty() {
+        sentence
+    } else {
+        format!("{sentence}: {error}")
+    }
+}
+
+/// Why a member that runs cannot acknowledge at present.
+pub(crate) fn not_receiving(view: &View<'_>, seen: Seen<'_>) -> String {
+    let name = &seen.instance.name;
+    let primary = view.rules.primary.as_ref().map(|primary| &primary.id);
+    let replication = &seen.report.replication;
+    match (primary, &replication.source_host) {
+        _ if view.kept_out(seen.instance) => format!("{name} is fenced on request"),
+        (Some(primary), Some(_)) if view.follows(seen, primary) => with_error(
+            format!("{name} hears nothing from {}", primary.instance),
+            &replication.receiver_error,
+        ),
+        (_, Some(host)) => format!("{name} follows {host}, which is not the primary"),
+        (_, None) => format!("{name} follows nobody"),
+    }
+}
+
+/// Why a member does not acknowledge. Without the words of servers and networks, which differ from try to try: it is a part
+/// of conditions.
+pub(crate) fn cannot_acknowledge(view: &View<'_>, id: &MemberId) -> String {
+    let name = &id.instance;
+    match view.find(id) {
+        Some(seen) if view.kept_out(seen.instance) => format!("{name} is fenced on request"),
+        Some(seen) if !seen.running() => format!("mysqld of {name} {}", state_of(seen.report.mysqld)),
+        Some(seen) if seen.detached() => format!("{name} follows nobody"),
+        Some(_) => format!("{name} hears nothing"),
+        None if view.heard_as(id).is_some() => format!("{name} came back with another data directory"),
+        None => format!("{name} cannot be reached"),
+    }
+}
+
+/// What an election waits for that was ordered by a fence of the primary.
+pub(crate) fn closed_on_request(view: &View<'_>) -> String {
+    let name = view
+        .rules
+        .primary
+        .as_ref()
+        .map(|primary| primary.id.instance.to_string());
+    format!(
+        "a person: {}, the primary, is fenced on request; let it in again (unfence), or promote another instance",
+        name.unwrap_or_default()
+    )
+}
+
+/// What was still missing when a switchover was given up.
+pub(crate) fn missed(view: &View<'_>, preferred: &MemberId) -> String {
+    match (view.find(preferred), view.primary()) {
+        (None, _) => match view.instance(preferred) {
+            Some(instance) => unreachable(instance),
+            None => format!("{} does not exist", preferred.instance),
+        },
+        (Some(candidate), _) if !candidate.running() => mysqld_not_running(candidate),
+        (Some(candidate), Some(primary)) => {
+            let lacks = primary.report.set().subtract(&candidate.report.set());
+            if lacks.is_empty() {
+                with_error(
+                    format!(
+                        "{} has not applied everything, or too few others follow it",
+                        preferred.instance
+                    ),
+                    &candidate.report.replication.applier_error,
+                )
+            } else {
+                with_error(
+                    format!("{} has not received {lacks}", preferred.instance),
+                    &candidate.report.replication.receiver_error,
+                )
+            }
+        }
+        (Some(_), None) => "the old primary does not answer".to_owned(),
     }
 }
 
@@ -77,6 +170,9 @@ pub(crate) fn no_candidate(view: &View<'_>, held: &[Seen<'_>]) -> String {
             }
             if !errant.is_empty() {
                 said.push(format!("of which {} came from no primary", show(&errant)));
+            }
+            if view.kept_out(seen.instance) {
+                said.push("is fenced on request".to_owned());
             }
             said.join(", ")
         })
@@ -120,10 +216,46 @@ pub(crate) fn elected(winner: Seen<'_>, rules: &Rules) -> String {
     } else {
         names.join(", ")
     };
+    let cost = if rules.data_loss.as_ref().is_some_and(|loss| loss.epoch == rules.epoch) {
+        format!(" {}", lost(rules))
+    } else {
+        String::new()
+    };
     format!(
-        "{} is the primary of epoch {}{from}; {members} may acknowledge",
+        "{} is the primary of epoch {}{from}; {members} may acknowledge{cost}",
         winner.instance.name, rules.epoch
     )
+}
+
+/// "(on request; known to be missing: …; not heard: …)", for a promotion that a person accepted a loss for.
+fn lost(rules: &Rules) -> String {
+    let Some(loss) = &rules.data_loss else {
+        return String::new();
+    };
+    let unheard: Vec<_> = loss.unheard.iter().map(ToString::to_string).collect();
+    let unheard = if unheard.is_empty() {
+        String::new()
+    } else {
+        format!("; what only {} had is missing, too", unheard.join(", "))
+    };
+    format!("(on request; known to be missing: {}{unheard})", show(&loss.missing))
+}
+
+/// What a promotion came to.
+pub(crate) fn promoted(rules: &Rules) -> String {
+    let Some(primary) = &rules.primary else {
+        return String::new();
+    };
+    let mut said = format!("{} is the primary of epoch {}", primary.id.instance, primary.epoch);
+    if rules.data_loss.as_ref().is_some_and(|loss| loss.epoch == primary.epoch) {
+        said = format!("{said} {}", lost(rules));
+    }
+    if rules.acks_required == 0 && !rules.members.is_empty() {
+        said.push_str("; a commit waits for nobody until enough replicas have caught up");
+    } else if rules.members.is_empty() {
+        said.push_str("; nobody follows it yet, so a commit waits for nobody");
+    }
+    said
 }
 
 /// What an opening waits for.

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use crate::GtidSet;
 use crate::plan::text;
 use crate::rules::MemberId;
-use crate::view::{Seen, View};
+use crate::view::{Seen, View, age};
 
 /// The winner, or why there is none.
 pub(crate) fn choose<'a>(view: &View<'a>, preferred: Option<&MemberId>) -> Result<Seen<'a>, String> {
@@ -47,10 +47,23 @@ fn candidates<'a>(view: &View<'a>, held: &[Seen<'a>]) -> Vec<Seen<'a>> {
             && view.legit(*seen).contains(&set)
             && must_contain.iter().all(|legit| set.contains(legit))
     };
-    held.iter().copied().filter(may_win).collect()
+    let wanted = |seen: &Seen<'_>| !view.kept_out(seen.instance);
+    held.iter().copied().filter(wanted).filter(may_win).collect()
 }
 
-type Rank = (bool, bool, bool, bool, Reverse<usize>, Vec<u32>, bool, u64, bool, u32);
+type Rank = (
+    bool,
+    bool,
+    bool,
+    bool,
+    bool,
+    Reverse<usize>,
+    Vec<u32>,
+    bool,
+    u64,
+    bool,
+    u32,
+);
 
 /// Smaller is better; in the order of rule 4.
 fn rank(view: &View<'_>, seen: Seen<'_>, preferred: Option<&MemberId>, everything: &GtidSet) -> Rank {
@@ -64,6 +77,7 @@ fn rank(view: &View<'_>, seen: Seen<'_>, preferred: Option<&MemberId>, everythin
         preferred != Some(&id),
         seen.leaving() || !view.wanted(seen.instance),
         stuck,
+        flaps(view, seen),
         !seen.report.set().contains(everything),
         Reverse(followers),
         version(&seen.report.version),
@@ -72,6 +86,14 @@ fn rank(view: &View<'_>, seen: Seen<'_>, preferred: Option<&MemberId>, everythin
         view.is_primary(seen),
         seen.instance.ordinal,
     )
+}
+
+/// The recorded primary, lost shortly after it was recorded: one that crashes again and again would be elected each time,
+/// because what it alone has makes it contain everything. (Nothing of that was acknowledged: rule 4 sees to it.)
+fn flaps(view: &View<'_>, seen: Seen<'_>) -> bool {
+    let since = view.rules.primary.as_ref().map(|primary| primary.since);
+    let began = view.rules.began.unwrap_or(view.rules.phase_since);
+    view.is_primary(seen) && since.is_some_and(|since| age(began, since) < view.timing.flap)
 }
 
 fn same_zone_as_primary(view: &View<'_>, seen: Seen<'_>) -> bool {

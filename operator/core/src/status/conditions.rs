@@ -42,6 +42,7 @@ pub(super) fn all(
         Some(told(analysis, ConditionType::SpecAccepted, "True", "Accepted")),
         Some(told(analysis, ConditionType::ResourcesReady, "True", "Ready")),
         blocked(analysis, serving),
+        Some(told(analysis, ConditionType::Fenced, "False", "NotFenced")),
     ];
     let names = [
         "Available",
@@ -50,6 +51,7 @@ pub(super) fn all(
         "SpecAccepted",
         "ResourcesReady",
         "WritesBlocked",
+        "Fenced",
     ];
     let conditions = said.into_iter().zip(names).filter_map(|(said, type_)| {
         let before = previous.conditions.iter().find(|condition| condition.type_ == type_);

@@ -156,6 +156,11 @@ fn invalid(field: &'static str, error: &impl std::fmt::Display) -> ReadError {
 pub fn record(previous: &MySQLClusterStatus, rules: &Rules) -> MySQLClusterStatus {
     let (phase, health) = match (&rules.phase, &rules.primary) {
         (Phase::Open, _) => (previous.phase, previous.health),
+        (Phase::Electing { preferred: Some(id) }, Some(primary))
+            if id == &primary.id && rules.keeps_out(&id.instance) =>
+        {
+            (Some(api::Phase::Blocked), Some(api::Health::Unavailable))
+        }
         (Phase::Electing { .. }, None) => (Some(api::Phase::Creating), Some(api::Health::Unavailable)),
         (Phase::Electing { preferred: Some(_) }, Some(_)) => {
             (Some(api::Phase::SwitchingOver), Some(api::Health::Unavailable))

@@ -6,6 +6,7 @@
 mod conditions;
 mod instances;
 mod memory;
+mod news;
 mod people;
 
 use jiff::Timestamp;
@@ -15,11 +16,14 @@ use mainstay_api::status::{Health, Phase as ApiPhase};
 use crate::analyse::{Analysis, ConditionType, ProblemCode};
 use crate::observed::Observed;
 use crate::plan::{self, Plan};
+use crate::progress::Stage;
 use crate::rules::{Change, Phase, Rules};
 use crate::subject::Subject;
 use crate::view::View;
 
 pub use memory::{memory, record};
+pub use news::{News, named, news, parts, seconds};
+pub use people::told;
 
 /// Whether writes are accepted, as far as this pass can tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +60,9 @@ pub fn status(
         Some(view) => record(previous, &seen_open(view, serving)),
         None => previous.clone(),
     };
+    if let Some(answer) = &plan.answer {
+        status.request = Some(people::request(answer));
+    }
     status.observed_generation = Some(subject.generation);
     status.phase = Some(phase);
     status.selector = Some(subject.names().selector_text());
@@ -90,15 +97,18 @@ fn in_haste(view: &View<'_>) -> bool {
     busy && view.age(view.rules.phase_since) < view.timing.tell
 }
 
-/// Notes when the new primary was first seen to accept writes.
+/// Notes when the new primary was first seen to accept writes, and what became of a request.
 fn seen_open(view: &View<'_>, serving: Serving) -> Rules {
     let mut rules = view.rules.clone();
+    rules.request = plan::progressed(view);
     if let (Some(change), Serving::Open) = (&rules.last_change, serving)
         && change.opened.is_none()
     {
-        let opened = Some(plan::moment(view.now));
+        let progress = &view.observed.progress;
+        let routed = progress.since(view.rules, Stage::Over).unwrap_or(view.now);
         rules.last_change = Some(Change {
-            opened,
+            opened: Some(plan::moment(routed.max(view.now))),
+            phases: progress.phases(view.rules),
             ..change.clone()
         });
     }
@@ -142,6 +152,7 @@ fn phase(
         return ApiPhase::Creating;
     };
     match &view.rules.phase {
+        Phase::Electing { .. } if view.closed_on_request() => ApiPhase::Blocked,
         Phase::Electing { preferred: Some(_) } => ApiPhase::SwitchingOver,
         Phase::Electing { preferred: None } => ApiPhase::FailingOver,
         Phase::Open if serving == Serving::Closed => ApiPhase::FailingOver,

@@ -7,11 +7,29 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, MicroTime};
+use mainstay_api::MySQLClusterStatus;
 use mainstay_api::status as api;
 
 use super::memory::signed;
+use crate::analyse::ConditionType;
+use crate::observed::Told;
 use crate::rules::{Change, ChangeKind, DataLoss, InstanceName, Phases, Request, RequestState};
+
+/// What status told people, as far as decisions depend on it.
+#[must_use]
+pub fn told(status: Option<&MySQLClusterStatus>) -> Told {
+    let blocked =
+        |condition: &&Condition| condition.type_ == ConditionType::WritesBlocked.as_str() && condition.status == "True";
+    let conditions = status.map(|status| status.conditions.as_slice()).unwrap_or_default();
+    Told {
+        answered: status.and_then(|status| Some(status.request.as_ref()?.id.clone())),
+        blocked_since: conditions
+            .iter()
+            .find(blocked)
+            .map(|condition| condition.last_transition_time.0),
+    }
+}
 
 pub(super) fn read_fence(fence: &api::Fence) -> (InstanceName, Timestamp) {
     (InstanceName(fence.instance.clone()), fence.since.0)

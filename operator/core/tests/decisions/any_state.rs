@@ -1,11 +1,12 @@
 //! Any observation, however contradictory, gives a plan that keeps every invariant.
 
-use crate::states::{Instance, State, electing, fresh, healthy, id, now, set};
+use crate::states::{Instance, State, electing, fresh, healthy, id, name, now, set};
 use crate::world::random::Random;
+use jiff::SignedDuration;
 use mainstay_core::GtidSet;
 use mainstay_core::action::VerbKind;
 use mainstay_core::observed::{Mysqld, Reach};
-use mainstay_core::rules::{Incarnation, InstanceName, MemberId, OperatorId, Phase};
+use mainstay_core::rules::{Incarnation, InstanceName, MemberId, OperatorId, Phase, Request, RequestState};
 use proptest::prelude::*;
 
 const SETS: [&str; 9] = [
@@ -149,6 +150,44 @@ fn any_state(seed: u64) -> State {
     }
     if random.chance(10) {
         state = state.template("t2");
+    }
+    any_request(&mut random, count, state)
+}
+
+/// A person asked for something, or keeps somebody out, or accepted a loss.
+fn any_request(random: &mut Random, replicas: u64, mut state: State) -> State {
+    let ordinal = |random: &mut Random| usize::try_from(random.below(replicas)).unwrap();
+    let forced = random.chance(50);
+    if state.rules.is_some() && random.chance(20) {
+        let kept_out = name(ordinal(random));
+        state = state.rules(|rules| {
+            rules.fences.insert(kept_out, now());
+        });
+    }
+    if state.rules.is_some() && random.chance(20) {
+        let instance = Some(name(ordinal(random)));
+        let age = SignedDuration::from_secs(i64::try_from(random.below(20)).unwrap());
+        state = state.rules(|rules| {
+            rules.request = Some(Request {
+                id: "r1".to_owned(),
+                verb: "promote".to_owned(),
+                instance,
+                accept_data_loss: forced,
+                state: RequestState::Running,
+                message: String::new(),
+                at: now() - age,
+                deadline: None,
+            });
+            rules.phase_since -= age;
+        });
+    }
+    if random.chance(20) {
+        let verb = random
+            .pick(&["promote", "fence", "unfence", "pause", "nonsense"])
+            .unwrap();
+        let instance = ordinal(random);
+        let text = format!(r#"{{"id":"r2","verb":"{verb}","instance":"shop-{instance}","acceptDataLoss":{forced}}}"#);
+        state = state.asks(&text);
     }
     state
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::world::World;
+use mainstay_api::status::RequestResult;
 use mainstay_core::rules::Phase;
 
 const MINUTE: Duration = Duration::from_mins(1);
@@ -239,6 +240,110 @@ fn a_changed_configuration_rolls_replicas_first() {
         configs, 1,
         "the former configuration is deleted once nobody refers to it"
     );
+}
+
+#[test]
+fn a_person_moves_the_primary() {
+    for seed in 0..10 {
+        let mut world = settled(seed, 3);
+        world.run(Duration::from_secs(12));
+        let id = world.ask("promote", 2, false);
+        let began = world.now;
+        world.until("answered", Duration::from_secs(10), |w| w.answered(&id).is_some());
+        let took = world.now.duration_since(began);
+        assert!(took.as_millis() < 1000, "{took:?}");
+        let answer = world.answered(&id).unwrap();
+        assert_eq!(answer.result, RequestResult::Done, "{}", answer.message);
+        assert_eq!(world.open_primary(), Some(2));
+        world.settle(MINUTE);
+        complete(&world);
+        assert!(
+            world.rules().unwrap().rebuilds.is_empty(),
+            "the old primary joins as it is"
+        );
+    }
+}
+
+#[test]
+fn f25_a_promotion_is_continued_by_the_next_operator() {
+    // The operator is killed at any moment of it.
+    for delay in 0..20 {
+        let mut world = settled(delay, 3);
+        world.run(Duration::from_secs(12));
+        let id = world.ask("promote", 1, false);
+        world.run(Duration::from_millis(50 * delay));
+        world.restart_operator(0);
+        world.until("answered", Duration::from_secs(30), |w| w.answered(&id).is_some());
+        world.settle(MINUTE);
+        complete(&world);
+    }
+}
+
+#[test]
+fn a_person_keeps_a_replica_out_and_lets_it_in() {
+    let mut world = settled(9, 3);
+    world.run(Duration::from_secs(12));
+    let id = world.ask("fence", 2, false);
+    world.until("fenced", Duration::from_secs(10), |w| w.answered(&id).is_some());
+    world.run(MINUTE);
+    assert_eq!(world.rules().unwrap().members.len(), 1, "it left the members");
+    assert!(world.node(2).process.as_ref().is_some_and(|process| !process.receiver));
+    // Even when it is restarted, and by another operator.
+    world.kill_mysqld(2);
+    world.restart_operator(0);
+    world.run(MINUTE);
+    assert!(world.node(2).process.as_ref().is_some_and(|process| !process.receiver));
+    let before = world.acked.count();
+    world.run(Duration::from_secs(5));
+    assert!(world.acked.count() > before, "writes go on");
+    world.ask("unfence", 2, false);
+    world.run(Duration::from_secs(1));
+    world.settle(MINUTE);
+    complete(&world);
+    assert!(world.rules().unwrap().rebuilds.is_empty(), "it joins as it is");
+}
+
+#[test]
+fn a_person_closes_the_cluster_and_opens_it_again() {
+    let mut world = settled(10, 3);
+    world.run(Duration::from_secs(12));
+    let id = world.ask("fence", 0, false);
+    world.until("fenced", Duration::from_secs(10), |w| w.answered(&id).is_some());
+    world.run(Duration::from_secs(1));
+    let before = world.acked.clone();
+    world.restart_operator(0);
+    world.run(MINUTE);
+    assert_eq!(world.acked, before, "nothing is acknowledged");
+    assert_eq!(world.open_primary(), None);
+    world.ask("unfence", 0, false);
+    world.until("open again", Duration::from_secs(10), |w| w.open_primary() == Some(0));
+    world.settle(MINUTE);
+    complete(&world);
+}
+
+#[test]
+fn a_person_gives_up_what_only_the_lost_had() {
+    for (seed, replicas) in [(0, 3), (1, 3), (2, 5), (3, 5)] {
+        let mut world = settled(seed, replicas);
+        world.run(Duration::from_secs(12));
+        // The primary and k replicas lose their volumes: whatever only they had is gone.
+        let acks = usize::try_from(replicas / 2).unwrap();
+        for ordinal in 0..=acks {
+            world.lose_volume(ordinal);
+        }
+        world.run(MINUTE);
+        assert_eq!(world.open_primary(), None, "it waits");
+        let survivor = acks + 1;
+        let id = world.ask("promote", survivor, true);
+        world.until("answered", MINUTE, |w| w.answered(&id).is_some());
+        let answer = world.answered(&id).unwrap();
+        assert_eq!(answer.result, RequestResult::Done, "{}", answer.message);
+        let loss = world.kubernetes.status.data_loss.clone().unwrap();
+        assert_eq!(loss.unheard.len(), acks + 1, "{loss:?}");
+        // Everybody else is cloned, k is raised again.
+        world.settle(Duration::from_mins(10));
+        complete(&world);
+    }
 }
 
 #[test]

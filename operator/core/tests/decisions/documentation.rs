@@ -30,9 +30,10 @@ fn every_rule_and_counterexample_has_a_test() {
         include_str!("rules.rs"),
         include_str!("counterexamples.rs"),
         include_str!("convergence.rs"),
+        include_str!("requests.rs"),
     ]
     .concat();
-    for rule in 0..=9 {
+    for rule in 0..=10 {
         assert!(tests.contains(&format!("fn rule_{rule}")), "rule {rule}");
     }
     // C8 and C11 are what instances refuse: the small world's do.

@@ -24,8 +24,13 @@ fn run(seed: u64) {
         world.add_operator();
     }
     let mut volumes_lost = 0;
+    // Randomness of its own, so that a pinned seed stays what it was.
+    let mut people = Random::new(seed ^ 0x9E09);
     for _ in 0..25 {
         fault(&mut world, &mut random, &mut volumes_lost);
+        if seed % 3 == 1 && people.chance(30) {
+            ask(&mut world, &mut people);
+        }
         world.run(Duration::from_millis(random.below(4000)));
     }
     calm(&mut world);
@@ -57,6 +62,28 @@ fn fault(world: &mut World, random: &mut Random, volumes_lost: &mut u32) {
     }
 }
 
+/// A person asks for something, whatever the state is.
+fn ask(world: &mut World, people: &mut Random) {
+    let ordinal = usize::try_from(people.below(u64::try_from(world.nodes.len()).unwrap())).unwrap();
+    let verb = *people.pick(&["promote", "promote", "fence", "unfence"]).unwrap();
+    world.ask(verb, ordinal, false);
+}
+
+/// Everybody who is kept out is let in.
+fn let_in(world: &mut World) {
+    while let Some(fence) = world.kubernetes.status.fences.first().cloned() {
+        let ordinal = world
+            .nodes
+            .iter()
+            .position(|node| node.name.0 == fence.instance)
+            .unwrap();
+        let id = world.ask("unfence", ordinal, false);
+        world.until("unfenced", Duration::from_mins(2), |world| {
+            world.answered(&id).is_some()
+        });
+    }
+}
+
 /// No more faults: one operator, a whole network, and everything comes to rest.
 fn calm(world: &mut World) {
     world.say("calm");
@@ -70,6 +97,7 @@ fn calm(world: &mut World) {
         operator.pending.clear();
     }
     world.operators[0].blind = false;
+    let_in(world);
     world.settle(Duration::from_mins(10));
     let primary = world.open_primary().unwrap();
     let has = world.node(primary).volume.as_ref().unwrap().offers();

@@ -54,6 +54,45 @@ pub(crate) enum PluginError {
     /// Anything else that the API server says.
     #[error("failed to read the MySQLCluster: {0}")]
     Refused(String),
+    /// No right to ask for anything.
+    #[error(
+        "you may not change MySQLClusters in namespace {namespace}: {reason}. \
+         Ask for the ClusterRole edit, which covers them"
+    )]
+    MayNotAsk {
+        /// Where.
+        namespace: String,
+        /// What the API server says.
+        reason: String,
+    },
+    /// The operator says no.
+    #[error("refused: {0}")]
+    RequestRefused(String),
+    /// It was begun, and did not succeed.
+    #[error("it did not succeed: {0}")]
+    RequestFailed(String),
+    /// The operator says nothing.
+    #[error(
+        "the operator has not answered within {waited} s. Is it running? The request is carried out when it is back; to take it \
+         back: kubectl annotate myc {cluster} mysql.mainstay.dev/request-"
+    )]
+    Unanswered {
+        /// In seconds.
+        waited: u64,
+        /// About which cluster.
+        cluster: String,
+    },
+    /// It takes longer.
+    #[error("it is not done after {waited} s, and goes on. What it waits for: kubectl mainstay explain {cluster}")]
+    Unfinished {
+        /// In seconds.
+        waited: u64,
+        /// About which cluster.
+        cluster: String,
+    },
+    /// The person did not confirm.
+    #[error("not confirmed: {0}")]
+    NotConfirmed(String),
     /// The result cannot be printed.
     #[error("failed to print the result: {0}")]
     Print(String),
@@ -83,6 +122,17 @@ impl PluginError {
 
     pub(crate) fn yaml(error: serde_norway::Error) -> Self {
         Self::Print(error.to_string())
+    }
+
+    /// Sorts what came back instead of a written annotation.
+    pub(crate) fn patch(error: kube::Error, namespace: &str) -> Self {
+        match error {
+            kube::Error::Api(status) if status.code == 403 => Self::MayNotAsk {
+                namespace: namespace.to_owned(),
+                reason: status.message,
+            },
+            other => Self::request(other, namespace),
+        }
     }
 
     /// Sorts what came back instead of an object.

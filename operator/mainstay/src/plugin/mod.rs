@@ -1,7 +1,12 @@
 //! The kubectl plugin: `kubectl mainstay VERB`, and the same verbs as `mainstay VERB`.
 
 mod error;
+mod explain;
+#[cfg(test)]
+mod fixtures;
 mod live;
+mod loss;
+mod request;
 mod table;
 mod view;
 
@@ -20,6 +25,7 @@ use mainstay_api::MySQLCluster;
 
 pub(crate) use error::{PluginError, chain};
 use live::Answers;
+pub(crate) use request::{About, PromoteArgs, fence, promote};
 use table::Style;
 use view::View;
 
@@ -51,6 +57,22 @@ pub(crate) struct StatusArgs {
     output: Output,
     #[command(flatten)]
     target: Target,
+}
+
+/// Arguments of `explain`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ExplainArgs {
+    /// Name of the MySQLCluster.
+    cluster: String,
+    #[command(flatten)]
+    target: Target,
+}
+
+/// `mainstay explain CLUSTER`: what to print.
+pub(crate) async fn explain(args: &ExplainArgs) -> Result<String, PluginError> {
+    let (client, namespace) = connect(&args.target).await?;
+    let cluster = get(&client, &namespace, &args.cluster).await?;
+    Ok(explain::explain(&cluster, Timestamp::now()))
 }
 
 /// Forms of output.

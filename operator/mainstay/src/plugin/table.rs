@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use jiff::Timestamp;
 use mainstay_api::status::{ChangeKind, Role};
+use mainstay_core::status::{parts, seconds};
 
 use super::live::Disk;
 use super::view::{Acknowledgements, Acknowledges, Change, Lag, Problem, Row, View};
@@ -190,14 +191,10 @@ fn last_change(change: &Change, now: Timestamp) -> String {
     };
     let blocked = change
         .writes_blocked_ms
-        .map_or_else(String::new, |ms| format!(", {} without writes", seconds(ms)));
-    format!("Last change of primary: {what}, {ago} ago{blocked}")
-}
-
-/// `0.19 s`, from milliseconds.
-fn seconds(ms: i64) -> String {
-    let hundredths = (ms.max(0) + 5) / 10;
-    format!("{}.{:02} s", hundredths / 100, hundredths % 100)
+        .map_or_else(String::new, |ms| format!(", {} s without writes", seconds(ms)));
+    let parts = change.phases.as_ref().map(parts).filter(|parts| !parts.is_empty());
+    let parts = parts.map_or_else(String::new, |parts| format!(" ({parts})"));
+    format!("Last change of primary: {what}, {ago} ago{blocked}{parts}")
 }
 
 fn problem_lines(out: &mut String, problem: &Problem, now: Timestamp, style: Style) {
@@ -211,7 +208,7 @@ fn problem_lines(out: &mut String, problem: &Problem, now: Timestamp, style: Sty
 }
 
 /// The time from `since` to `now` in the unit that says enough, as kubectl does: `41s`, `9m`, `9h`, `12d`.
-fn age(since: Timestamp, now: Timestamp) -> String {
+pub(crate) fn age(since: Timestamp, now: Timestamp) -> String {
     match now.duration_since(since).as_secs().max(0) {
         s @ 0..120 => format!("{s}s"),
         s @ 120..7200 => format!("{}m", s / 60),

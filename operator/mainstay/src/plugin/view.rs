@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt as _;
-use mainstay_api::status::{ChangeKind, ElectionPhase, InstanceStatus, LastChange, Role};
+use mainstay_api::status::{ChangeKind, ElectionPhase, InstanceStatus, LastChange, Phases, Role};
 use mainstay_api::{MySQLCluster, MySQLClusterStatus};
 use serde::Serialize;
 
@@ -110,6 +110,9 @@ pub(crate) struct Change {
     pub(crate) at: Timestamp,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) writes_blocked_ms: Option<i64>,
+    /// How that time was spent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) phases: Option<Phases>,
 }
 
 /// Something that is not as it should be.
@@ -242,6 +245,7 @@ fn change(change: &LastChange) -> Change {
         to: change.to.clone(),
         at: change.at.0,
         writes_blocked_ms: change.writes_blocked_ms,
+        phases: change.phases,
     }
 }
 
@@ -273,17 +277,15 @@ const GOOD_WHEN_FALSE: [&str; 6] = [
     "Paused",
 ];
 
+/// Whether a condition is as it should be.
+pub(crate) fn is_fine(condition: &Condition) -> bool {
+    let good_when_false = GOOD_WHEN_FALSE.contains(&condition.type_.as_str());
+    condition.status == if good_when_false { "False" } else { "True" }
+}
+
 /// The conditions that are not as they should be.
 fn conditions(conditions: &[Condition]) -> impl Iterator<Item = Problem> + '_ {
-    let fine = |c: &Condition| {
-        c.status
-            == if GOOD_WHEN_FALSE.contains(&c.type_.as_str()) {
-                "False"
-            } else {
-                "True"
-            }
-    };
-    conditions.iter().filter(move |c| !fine(c)).map(|c| Problem {
+    conditions.iter().filter(|c| !is_fine(c)).map(|c| Problem {
         what: format!("{}={} ({})", c.type_, c.status, c.reason),
         why: c.message.clone(),
         since: Some(c.last_transition_time.0),

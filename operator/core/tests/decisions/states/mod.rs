@@ -10,13 +10,15 @@ use mainstay_core::analyse::{Analysis, analyse};
 use mainstay_core::check::check;
 use mainstay_core::observed::{
     Answer, Busy, ClaimView, Disk, Heard, InstanceObserved, InstanceReport, Mysqld, ObjectKey, ObjectKind, ObjectView,
-    Observed, Persisted, PodView, Reach, Replication, SecretsView, SemiSync,
+    Observed, Persisted, PodView, Reach, Replication, SecretsView, SemiSync, Told,
 };
 use mainstay_core::plan::{Plan, plan};
+use mainstay_core::progress::Progress;
 use mainstay_core::rules::{
     Change, ChangeKind, Incarnation, InstanceName, MemberId, Memory, OperatorId, Phase, Phases, PrimaryRef, Rules,
 };
 use mainstay_core::subject::Subject;
+use mainstay_core::validate::ValidatedCluster;
 
 /// The present, in every state.
 pub(crate) fn now() -> Timestamp {
@@ -74,6 +76,7 @@ fn host(ordinal: usize) -> String {
 pub(crate) struct State {
     pub(crate) observed: Observed,
     pub(crate) rules: Option<Rules>,
+    preferring: bool,
 }
 
 /// A healthy, settled cluster of that size in epoch 5: shop-0 is open since long, the others follow it, everybody is
@@ -115,6 +118,7 @@ pub(crate) fn healthy(replicas: usize) -> State {
     let mut state = State {
         observed: observed(instances, replicas),
         rules: Some(rules),
+        preferring: false,
     };
     state = state.with(0, |i| i.writable().told(&members, acks).set("a:1-100"));
     (1..replicas).fold(state, |state, ordinal| {
@@ -139,6 +143,7 @@ pub(crate) fn fresh(replicas: usize) -> State {
     let state = State {
         observed: observed(instances, replicas),
         rules: None,
+        preferring: false,
     };
     (0..replicas).fold(state, |state, ordinal| state.with(ordinal, Instance::pristine))
 }
@@ -180,6 +185,8 @@ fn observed(instances: Vec<InstanceObserved>, replicas: usize) -> Observed {
         },
         warnings: Vec::new(),
         request: None,
+        told: Told::default(),
+        progress: Progress::default(),
     }
 }
 
@@ -305,6 +312,24 @@ impl State {
         self
     }
 
+    /// Commits go on with fewer acknowledgements (spec.failover.durability), and wait since that time.
+    pub(crate) fn preferring(mut self, blocked_since: Timestamp) -> Self {
+        self.observed.told.blocked_since = Some(blocked_since);
+        self.preferring = true;
+        self
+    }
+
+    /// The annotation of a person.
+    pub(crate) fn asks(mut self, request: &str) -> Self {
+        self.observed.request = Some(request.to_owned());
+        self
+    }
+
+    /// One instance, to be put into another state.
+    pub(crate) fn instance(&self, ordinal: usize) -> Instance {
+        Instance(self.observed.instances[ordinal].clone())
+    }
+
     pub(crate) fn without_memory(mut self) -> Self {
         self.rules = None;
         self
@@ -315,8 +340,16 @@ impl State {
             .rules
             .clone()
             .map_or(Memory::Absent, |rules| Memory::Known(Box::new(rules)));
+        let answered = self
+            .rules
+            .as_ref()
+            .and_then(|rules| Some(rules.request.as_ref()?.id.clone()));
         Observed {
             memory,
+            told: Told {
+                answered: answered.or_else(|| self.observed.told.answered.clone()),
+                ..self.observed.told.clone()
+            },
             ..self.observed.clone()
         }
     }
@@ -324,7 +357,7 @@ impl State {
     /// The plan, which breaks no invariant.
     pub(crate) fn plan(&self) -> Plan {
         let observed = self.observation();
-        let subject = subject();
+        let subject = self.subject();
         let plan = plan(&subject, &observed, &Analysis::default(), now());
         let violations = check(&subject, &observed, &plan, now());
         assert!(violations.is_empty(), "{violations:?}\n{plan:#?}");
@@ -332,7 +365,18 @@ impl State {
     }
 
     pub(crate) fn analysis(&self) -> Analysis {
-        analyse(&subject(), &self.observation(), now())
+        analyse(&self.subject(), &self.observation(), now())
+    }
+
+    /// Whose state it is: only a spec that asks for something is looked at.
+    pub(crate) fn subject(&self) -> Subject<'static> {
+        let spec = self
+            .preferring
+            .then(|| preferring_writes(self.observed.instances.len()));
+        Subject {
+            spec: spec.map_or(Err(&[]), |spec| Ok(&*Box::leak(Box::new(spec)))),
+            ..subject()
+        }
     }
 
     /// What the rules of failover do: the record and the commands, as a text of one line each.
@@ -373,6 +417,18 @@ pub(crate) fn subject() -> Subject<'static> {
         operator_image: "mainstay:test",
         spec: Err(&[]),
     }
+}
+
+/// A spec with durability `preferred`.
+fn preferring_writes(replicas: usize) -> ValidatedCluster {
+    let cluster = serde_json::from_value(serde_json::json!({
+        "apiVersion": "mysql.mainstay.dev/v1",
+        "kind": "MySQLCluster",
+        "metadata": {"name": "shop", "namespace": "prod", "uid": "uid-shop", "generation": 1},
+        "spec": {"replicas": replicas, "image": "mysql:9.7.4", "storage": {"size": "1Gi"},
+            "failover": {"durability": "preferred"}}
+    }));
+    ValidatedCluster::new(&cluster.unwrap()).unwrap()
 }
 
 fn record_text(rules: &Rules) -> String {

@@ -1,5 +1,7 @@
 //! Faults.
 
+use mainstay_api::status::{Request, RequestResult};
+
 use super::*;
 
 impl World {
@@ -47,6 +49,23 @@ impl World {
     pub(crate) fn heal_network(&mut self) {
         self.cut.clear();
         self.apart.clear();
+    }
+
+    /// A person writes a request; its id.
+    pub(crate) fn ask(&mut self, verb: &str, ordinal: usize, accept_data_loss: bool) -> String {
+        self.counter += 1;
+        let (id, instance) = (format!("r{}", self.counter), &self.nodes[ordinal].name);
+        self.request = Some(format!(
+            r#"{{"id":"{id}","verb":"{verb}","instance":"{instance}","acceptDataLoss":{accept_data_loss}}}"#
+        ));
+        self.say(format!("asks to {verb} {instance} ({id})"));
+        id
+    }
+
+    /// What became of the newest request, if it has this id and has ended.
+    pub(crate) fn answered(&self, id: &str) -> Option<Request> {
+        let request = self.kubernetes.status.request.clone()?;
+        (request.id == id && request.result != RequestResult::Running).then_some(request)
     }
 
     /// A pod is deleted with its grace: it asks to be relieved first.

@@ -24,6 +24,7 @@ use mainstay_core::check::check;
 use mainstay_core::names::Names;
 use mainstay_core::observed::{ClaimView, InstanceObserved, Mysqld, Observed, PodView};
 use mainstay_core::plan::{Plan, plan};
+use mainstay_core::progress::Progress;
 use mainstay_core::rules::{InstanceName, Memory, Phase, Rules};
 use mainstay_core::status;
 use mainstay_core::subject::Subject;
@@ -85,6 +86,8 @@ pub(crate) struct World {
     pub(crate) last_plan: Plan,
     /// Instances that were opened for writes, in order.
     pub(crate) opened: Vec<InstanceName>,
+    /// The annotation with a person's request.
+    pub(crate) request: Option<String>,
     /// What happened, for the message of a failure.
     pub(crate) log: Vec<String>,
     counter: u64,
@@ -115,6 +118,7 @@ impl World {
             acked: GtidSet::new(),
             last_plan: Plan::default(),
             opened: Vec::new(),
+            request: None,
             log: Vec::new(),
             counter: 0,
             passes: 0,

@@ -68,7 +68,9 @@ impl World {
             objects: self.kubernetes.objects.clone(),
             secrets: self.kubernetes.secrets.clone(),
             warnings: Vec::new(),
-            request: None,
+            request: self.request.clone(),
+            told: status::told(Some(&self.kubernetes.status)),
+            progress: Progress::default(),
         }
     }
 
@@ -88,8 +90,8 @@ impl World {
     pub(super) fn is_called(&mut self, number: usize) -> bool {
         let operator = &self.operators[number];
         let mut seen = format!(
-            "{} {} {:?}",
-            self.kubernetes.version, self.kubernetes.writes, self.cluster.metadata
+            "{} {} {:?} {:?}",
+            self.kubernetes.version, self.kubernetes.writes, self.cluster.metadata, self.request
         );
         for ordinal in 0..self.replicas().max(u32::try_from(self.nodes.len()).unwrap()) {
             let name = Self::names().instance(ordinal);
@@ -212,6 +214,10 @@ impl World {
             record.rules.epoch, record.rules.phase, record.rules.acks_required, record.reason, record.message
         ));
         if done {
+            if record.is_warning() {
+                // What a person gave up is owed to nobody any more.
+                self.acked = self.acked.intersect(&record.rules.baseline);
+            }
             self.operators[number].read = self.kubernetes.version;
         } else {
             self.operators[number].pending.clear();

@@ -1,0 +1,128 @@
+//! What a write of status says that is news: for events and metrics. (What is recorded is told where it is recorded.)
+
+use mainstay_api::MySQLClusterStatus;
+use mainstay_api::status::{ChangeKind, LastChange, Phases, Request, RequestResult};
+
+/// Something that became known with a write of status.
+#[derive(Clone, Debug, PartialEq)]
+pub enum News {
+    /// A new primary is open and routed to.
+    Changed(LastChange),
+    /// A request ended, or was refused.
+    Answered(Request),
+}
+
+impl News {
+    /// Whether a person should look at it.
+    #[must_use]
+    pub fn is_warning(&self) -> bool {
+        match self {
+            Self::Changed(_) => false,
+            Self::Answered(request) => matches!(request.result, RequestResult::Refused | RequestResult::Failed),
+        }
+    }
+
+    /// CamelCase, for an event.
+    #[must_use]
+    pub const fn reason(&self) -> &'static str {
+        match self {
+            Self::Changed(_) => "PrimaryChanged",
+            Self::Answered(request) => match request.result {
+                RequestResult::Refused => "RequestRefused",
+                RequestResult::Failed => "RequestFailed",
+                RequestResult::Done | RequestResult::Running => "RequestDone",
+            },
+        }
+    }
+
+    /// The sentence.
+    #[must_use]
+    pub fn sentence(&self) -> String {
+        match self {
+            Self::Changed(change) => changed(change),
+            Self::Answered(request) => {
+                let about = request.instance.as_ref().map(|instance| format!(" {instance}"));
+                let verb = if request.verb.is_empty() {
+                    "request"
+                } else {
+                    &request.verb
+                };
+                format!("{verb}{}: {}", about.unwrap_or_default(), request.message)
+            }
+        }
+    }
+}
+
+/// What is new in `next`.
+#[must_use]
+pub fn news(previous: &MySQLClusterStatus, next: &MySQLClusterStatus) -> Vec<News> {
+    let mut news = Vec::new();
+    let opened = |status: &MySQLClusterStatus| {
+        let change = status.last_change.clone()?;
+        change.writes_blocked_ms.is_some().then_some(change)
+    };
+    if let Some(change) = opened(next)
+        && opened(previous).is_none_or(|before| before.at != change.at)
+    {
+        news.push(News::Changed(change));
+    }
+    if let Some(request) = &next.request
+        && request.result != RequestResult::Running
+        && previous.request.as_ref() != Some(request)
+    {
+        news.push(News::Answered(request.clone()));
+    }
+    news
+}
+
+/// "switchover shop-0 → shop-1: 0.19 s without writes (fence 0.01, catch up 0.05, …)"
+fn changed(change: &LastChange) -> String {
+    let kind = match change.kind {
+        ChangeKind::Bootstrap => "first primary",
+        ChangeKind::Failover => "failover",
+        ChangeKind::Switchover => "switchover",
+    };
+    let from = change
+        .from
+        .as_ref()
+        .map(|from| format!(" {from} →"))
+        .unwrap_or_default();
+    let blocked = change.writes_blocked_ms.unwrap_or_default();
+    let parts = change
+        .phases
+        .map(|phases| format!(" ({})", parts(&phases)))
+        .unwrap_or_default();
+    format!(
+        "{kind}{from} {}: {} s without writes{parts}",
+        change.to,
+        seconds(blocked)
+    )
+}
+
+/// The parts that are known, in order: "fence 0.01, catch up 0.05".
+#[must_use]
+pub fn parts(phases: &Phases) -> String {
+    let known = named(phases).into_iter().filter_map(|(name, ms)| Some((name, ms?)));
+    let texts: Vec<_> = known.map(|(name, ms)| format!("{name} {}", seconds(ms))).collect();
+    texts.join(", ")
+}
+
+/// Each part of a change with its name, in order.
+#[must_use]
+pub const fn named(phases: &Phases) -> [(&'static str, Option<i64>); 6] {
+    [
+        ("fence", phases.fence_ms),
+        ("catch up", phases.catch_up_ms),
+        ("attach", phases.attach_ms),
+        ("record", phases.record_ms),
+        ("open", phases.open_ms),
+        ("route", phases.route_ms),
+    ]
+}
+
+/// `0.19`, from milliseconds.
+#[must_use]
+pub fn seconds(ms: i64) -> String {
+    let hundredths = ms.max(0).saturating_add(5) / 10;
+    format!("{}.{:02}", hundredths / 100, hundredths % 100)
+}

@@ -1,0 +1,401 @@
+//! `kubectl mainstay explain`: what a cluster is doing and why, what is waited for, and what a person can do. A pure function
+//! of the object and the time, so it works as long as the API server answers, with or without operator and instances.
+
+use std::fmt::Write as _;
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::ResourceExt as _;
+use mainstay_api::status::{DataLoss, ElectionPhase, InstanceStatus, Phase, Rebuild, Request, RequestResult, Role};
+use mainstay_api::{MySQLCluster, MySQLClusterStatus};
+use mainstay_core::GtidSet;
+use mainstay_core::analyse::PROBLEMS;
+use mainstay_core::status::{parts, seconds};
+
+use super::table::age;
+use super::view::is_fine;
+
+/// A cluster, read for explanation.
+pub(crate) struct Subject<'a> {
+    pub(crate) name: String,
+    pub(crate) status: &'a MySQLClusterStatus,
+    pub(crate) now: Timestamp,
+}
+
+/// The whole page, with a newline at the end.
+pub(crate) fn explain(cluster: &MySQLCluster, now: Timestamp) -> String {
+    let name = cluster.name_any();
+    let Some(status) = cluster
+        .status
+        .as_ref()
+        .filter(|status| status.observed_generation.is_some())
+    else {
+        return format!(
+            "{name} was not looked at yet. Is the operator running, and does it watch this namespace?\n  \
+             kubectl get deployments -A -l app.kubernetes.io/name=mainstay\n"
+        );
+    };
+    let subject = Subject { name, status, now };
+    let mut out = String::new();
+    subject.headline(&mut out);
+    subject.election(&mut out);
+    subject.conditions(&mut out, cluster.metadata.generation);
+    subject.people(&mut out);
+    subject.rebuilds(&mut out);
+    subject.last_change(&mut out);
+    out
+}
+
+impl Subject<'_> {
+    fn ago(&self, at: Timestamp) -> String {
+        format!("{} ago", age(at, self.now))
+    }
+
+    /// "since 12:03:11 (4m)"
+    fn since(&self, at: Timestamp) -> String {
+        let at = Timestamp::from_second(at.as_second()).unwrap_or(at);
+        format!("since {at} ({})", age(at, self.now))
+    }
+
+    fn condition(&self, type_: &str) -> Option<&Condition> {
+        self.status.conditions.iter().find(|condition| condition.type_ == type_)
+    }
+
+    pub(crate) fn electing(&self) -> bool {
+        let election = self.status.election.as_ref();
+        election.is_some_and(|election| election.phase == ElectionPhase::Electing)
+    }
+
+    fn is_fenced(&self, instance: &str) -> bool {
+        self.status.fences.iter().any(|fence| fence.instance == instance)
+    }
+
+    /// What is so, and since when.
+    fn headline(&self, out: &mut String) {
+        let (name, status) = (&self.name, self.status);
+        let health = status.health.map(|health| format!(", {health:?}")).unwrap_or_default();
+        let phase = status
+            .phase
+            .map_or_else(|| "Pending".to_owned(), |phase| format!("{phase:?}"));
+        let _ = writeln!(out, "{name} is {phase}{health}.");
+        let Some(primary) = &status.primary else {
+            let _ = writeln!(
+                out,
+                "It has no primary yet: the first one is elected when every instance has answered."
+            );
+            return;
+        };
+        let is = |type_: &str| {
+            self.condition(type_)
+                .is_some_and(|condition| condition.status == "True")
+        };
+        if self.electing() || !is("Available") {
+            return;
+        }
+        let since = primary.since.as_ref().map(|since| format!(" {}", self.since(since.0)));
+        let acks = match (self.status.acks_required.unwrap_or_default(), self.status.members.len()) {
+            (0, _) => "A commit waits for nobody.".to_owned(),
+            (acks, members) => format!("A commit returns when {acks} of {members} members have it."),
+        };
+        let writes = if is("WritesBlocked") {
+            "is open, but its commits wait"
+        } else {
+            "accepts writes"
+        };
+        let _ = writeln!(
+            out,
+            "{} {writes}; it is the primary{}. {acks}",
+            primary.instance,
+            since.unwrap_or_default()
+        );
+    }
+
+    /// Why there is no primary, who is missing, and what a person can do.
+    fn election(&self, out: &mut String) {
+        let (Some(election), Some(primary)) = (&self.status.election, &self.status.primary) else {
+            return;
+        };
+        if !self.electing() {
+            return;
+        }
+        let began = election.began.as_ref().or(election.since.as_ref());
+        let since = began.map(|began| self.since(began.0)).unwrap_or_default();
+        let old = &primary.instance;
+        let why = match (self.status.phase, &election.preferred) {
+            (Some(Phase::Blocked), _) if self.is_fenced(old) => format!("{old}, the primary, is fenced on request"),
+            (_, Some(preferred)) if &preferred.instance != old => {
+                format!("the primary is being moved from {old} to {}", preferred.instance)
+            }
+            _ => format!("a primary is being elected in place of {old}"),
+        };
+        let _ = writeln!(out, "No writes are accepted {since}: {why}.");
+        for instance in &self.status.instances {
+            let _ = writeln!(out, "  {:<12} {}", instance.name, self.taking_part(instance));
+        }
+        if self.is_fenced(old) && election.preferred.as_ref().is_some_and(|p| &p.instance == old) {
+            let _ = writeln!(
+                out,
+                "It goes on when a person decides:\n  kubectl mainstay unfence {0} {old}   lets {old} in again; it is opened \
+                 if nothing speaks against it\n  kubectl mainstay promote {0} INSTANCE   makes another one the primary",
+                self.name
+            );
+            return;
+        }
+        self.way_out(out);
+    }
+
+    /// "replica, holds …" or "the recorded primary, unreachable since …".
+    fn taking_part(&self, instance: &InstanceStatus) -> String {
+        let mut said = vec![self.role(instance).to_owned()];
+        if let Some(since) = &instance.unreachable_since {
+            said.push(format!("not heard {}", self.since(since.0)));
+            said.extend(instance.node.as_ref().map(|node| format!("last on {node}")));
+        } else {
+            match &instance.holds {
+                Some(set) => said.push(format!("fenced, holds {}", shown(set))),
+                None => said.push("not fenced yet".to_owned()),
+            }
+        }
+        if self.is_fenced(&instance.name) {
+            said.push("fenced on request".to_owned());
+        }
+        said.join(", ")
+    }
+
+    fn role(&self, instance: &InstanceStatus) -> &'static str {
+        match instance.role {
+            Some(Role::Primary) => "the recorded primary",
+            Some(Role::Replica) => "member",
+            None => "no member",
+        }
+    }
+
+    /// Who is missing: those that have to be fenced, and are not.
+    pub(crate) fn missing(&self) -> Vec<&InstanceStatus> {
+        let takes_part = |instance: &&InstanceStatus| instance.role.is_some() && instance.holds.is_none();
+        self.status.instances.iter().filter(takes_part).collect()
+    }
+
+    /// The one with the most, of those that could be promoted by a person's word.
+    fn survivor(&self) -> Option<&InstanceStatus> {
+        let fit = |i: &&InstanceStatus| i.role.is_some() && i.holds.is_some() && !self.is_fenced(&i.name);
+        let size = |i: &&InstanceStatus| set(i.holds.as_deref().unwrap_or_default()).count();
+        self.status.instances.iter().filter(fit).max_by_key(size)
+    }
+
+    fn way_out(&self, out: &mut String) {
+        if let Some(progressing) = self.condition("Progressing").filter(|c| !c.message.is_empty()) {
+            let _ = writeln!(
+                out,
+                "What is waited for: {}.",
+                progressing.message.replace("election waits for ", "")
+            );
+        }
+        let missing: Vec<_> = self.missing().iter().map(|instance| instance.name.as_str()).collect();
+        let Some(survivor) = self.survivor().filter(|_| !missing.is_empty()) else {
+            return;
+        };
+        let _ = writeln!(
+            out,
+            "It goes on by itself when {} answers. If none of them ever will, a person can give up what only they have:\n  \
+             kubectl mainstay promote {} {} --accept-data-loss",
+            either(&missing),
+            self.name,
+            survivor.name
+        );
+        let baseline = set(self.status.baseline.as_deref().unwrap_or_default());
+        let lacks = baseline.subtract(&set(survivor.holds.as_deref().unwrap_or_default()));
+        if !lacks.is_empty() {
+            let _ = writeln!(out, "  (known to be missing on {}: {lacks})", survivor.name);
+        }
+    }
+
+    /// One paragraph for each condition that is not as it should be.
+    fn conditions(&self, out: &mut String, generation: Option<i64>) {
+        let seen = self.status.observed_generation;
+        if let (Some(seen), Some(generation)) = (seen, generation)
+            && seen < generation
+        {
+            let _ = writeln!(
+                out,
+                "\nThe newest change of the spec (generation {generation}) was not looked at yet. Is the operator running?"
+            );
+        }
+        for condition in self.status.conditions.iter().filter(|condition| !is_fine(condition)) {
+            // Told above, and below, with more.
+            let told = self.electing() && ["Available", "Progressing"].contains(&condition.type_.as_str());
+            if told || condition.type_ == "Fenced" {
+                continue;
+            }
+            let _ = writeln!(
+                out,
+                "\n{} is {} {} ({}).",
+                condition.type_,
+                condition.status,
+                self.since(condition.last_transition_time.0),
+                condition.reason
+            );
+            let message = condition.message.trim_end_matches('.');
+            let _ = writeln!(
+                out,
+                "  {}.",
+                if message.is_empty() {
+                    "No more is known"
+                } else {
+                    message
+                }
+            );
+            if let Some(predicate) = predicate(&condition.reason) {
+                let _ = writeln!(out, "  It ends when this is no longer so: {predicate}.");
+            }
+        }
+        for (instance, errant) in self.errant() {
+            let _ = writeln!(
+                out,
+                "\n{instance} has transactions that came from no primary: {errant}."
+            );
+            let _ = writeln!(
+                out,
+                "  It is isolated and rebuilt as a clone. To keep them, take a dump of {instance} before it is: kubectl mainstay fence {} {instance}",
+                self.name
+            );
+        }
+    }
+
+    fn errant(&self) -> impl Iterator<Item = (&str, &str)> {
+        let errant = |i: &'_ InstanceStatus| i.errant.is_some();
+        let instances = self.status.instances.iter().filter(move |i| errant(i));
+        instances.map(|i| (i.name.as_str(), i.errant.as_deref().unwrap_or_default()))
+    }
+
+    /// What people asked for, keep out, and gave up.
+    fn people(&self, out: &mut String) {
+        for fence in &self.status.fences {
+            let _ = writeln!(
+                out,
+                "\n{} is kept out on request {}.\n  kubectl mainstay unfence {} {}",
+                fence.instance,
+                self.since(fence.since.0),
+                self.name,
+                fence.instance
+            );
+        }
+        if let Some(request) = &self.status.request {
+            let _ = writeln!(out, "\n{}", self.request(request));
+        }
+        if let Some(loss) = &self.status.data_loss {
+            let _ = writeln!(out, "\n{}", self.loss(loss));
+        }
+    }
+
+    fn request(&self, request: &Request) -> String {
+        let result = match request.result {
+            RequestResult::Refused => "was refused",
+            RequestResult::Running => "is being carried out",
+            RequestResult::Done => "was carried out",
+            RequestResult::Failed => "did not succeed",
+        };
+        let verb = if request.verb.is_empty() {
+            "(unreadable)"
+        } else {
+            &request.verb
+        };
+        let about = request.instance.as_ref().map(|i| format!(" {i}")).unwrap_or_default();
+        let message = if request.message.is_empty() {
+            ".".to_owned()
+        } else {
+            format!(": {}.", request.message)
+        };
+        format!(
+            "The last request, {verb}{about}, {}, {result}{message}",
+            self.ago(request.at.0)
+        )
+    }
+
+    pub(crate) fn loss(&self, loss: &DataLoss) -> String {
+        let unheard = if loss.unheard.is_empty() {
+            String::new()
+        } else {
+            format!("\n  What only {} had is missing, too.", loss.unheard.join(", "))
+        };
+        format!(
+            "Acknowledged writes were given up when {} was promoted on request in epoch {}, {}.\n  Known to be missing: {}.{unheard}",
+            loss.instance,
+            loss.epoch,
+            self.ago(loss.at.0),
+            shown(&loss.missing)
+        )
+    }
+
+    /// Rebuilds that are going on, or were a short time ago.
+    fn rebuilds(&self, out: &mut String) {
+        let unfinished = |rebuild: &&Rebuild| {
+            let instance = self.status.instances.iter().find(|i| i.name == rebuild.instance);
+            instance.is_some_and(|i| !i.ready || i.incarnation.as_ref() == Some(&rebuild.incarnation))
+        };
+        for rebuild in self.status.rebuilds.iter().filter(unfinished) {
+            let _ = writeln!(
+                out,
+                "\n{} is rebuilt as a clone of {} {}.\n  Why: {}.",
+                rebuild.instance,
+                rebuild.donor.instance,
+                self.since(rebuild.at.0),
+                rebuild.reason
+            );
+        }
+    }
+
+    fn last_change(&self, out: &mut String) {
+        let Some(change) = &self.status.last_change else { return };
+        let from = change
+            .from
+            .as_ref()
+            .map(|from| format!("{from} → "))
+            .unwrap_or_default();
+        let blocked = change.writes_blocked_ms.map_or_else(String::new, |ms| {
+            let parts = change
+                .phases
+                .map(|phases| parts(&phases))
+                .filter(|parts| !parts.is_empty());
+            let parts = parts.map(|parts| format!(" ({parts})")).unwrap_or_default();
+            format!(", {} s without writes{parts}", seconds(ms))
+        });
+        let kind = format!("{:?}", change.kind).to_lowercase();
+        let _ = writeln!(
+            out,
+            "\nLast change of primary: {kind} {from}{}, {}{blocked}.",
+            change.to,
+            self.ago(change.at.0)
+        );
+    }
+}
+
+/// When the problem of that name exists.
+fn predicate(reason: &str) -> Option<&'static str> {
+    let kinds = PROBLEMS.iter().map(|code| code.kind());
+    kinds
+        .filter(|kind| kind.name == reason)
+        .map(|kind| kind.predicate)
+        .next()
+}
+
+pub(crate) fn set(text: &str) -> GtidSet {
+    text.parse().unwrap_or_default()
+}
+
+fn shown(set: &str) -> &str {
+    if set.is_empty() { "nothing" } else { set }
+}
+
+/// "a", "a or b", "a, b or c"
+fn either(names: &[&str]) -> String {
+    match names {
+        [] => String::new(),
+        [one] => (*one).to_owned(),
+        [rest @ .., last] => format!("{} or {last}", rest.join(", ")),
+    }
+}
+
+#[cfg(test)]
+#[path = "explain_tests.rs"]
+mod tests;

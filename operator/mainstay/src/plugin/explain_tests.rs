@@ -1,0 +1,100 @@
+//! Whole pages, as a person reads them.
+
+use mainstay_api::MySQLCluster;
+use serde_json::json;
+
+use super::*;
+use crate::plugin::fixtures::{cluster, now, waiting};
+
+fn page(cluster: &MySQLCluster) -> String {
+    explain(cluster, now())
+}
+
+fn condition(type_: &str, status: &str, reason: &str, message: &str) -> serde_json::Value {
+    json!({"type": type_, "status": status, "reason": reason, "message": message,
+        "lastTransitionTime": "2026-11-29T11:51:00Z"})
+}
+
+#[test]
+fn a_healthy_cluster() {
+    insta::assert_snapshot!(page(&cluster(json!({
+        "primary": {"instance": "shop-1", "incarnation": "b", "serverUuid": "u1", "epoch": 6,
+            "since": "2026-11-17T12:00:00.000000Z"},
+        "lastChange": {"kind": "switchover", "from": "shop-0", "to": "shop-1", "at": "2026-11-17T12:00:00.000000Z",
+            "writesBlockedMs": 187, "phases": {"fenceMs": 12, "catchUpMs": 48, "attachMs": 61, "recordMs": 9, "openMs": 22, "routeMs": 35}},
+    }))));
+}
+
+#[test]
+fn before_the_operator_saw_it() {
+    let mut new = cluster(json!({}));
+    new.status = None;
+    insta::assert_snapshot!(page(&new));
+}
+
+#[test]
+fn an_election_that_waits_for_lost_instances() {
+    insta::assert_snapshot!(page(&waiting()));
+}
+
+#[test]
+fn an_election_of_which_the_survivor_lacks_something() {
+    let mut poor = waiting();
+    let status = poor.status.as_mut().unwrap();
+    status.instances[2].holds = Some("3e11fa47-71ca-11e1-9e33-c80aa9429562:1-87990".to_owned());
+    let text = page(&poor);
+    assert!(
+        text.contains("(known to be missing on shop-2: 3e11fa47-71ca-11e1-9e33-c80aa9429562:87991-88000)"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_primary_that_is_fenced_on_request() {
+    insta::assert_snapshot!(page(&cluster(json!({
+        "phase": "Blocked", "health": "Unavailable", "epoch": 8,
+        "election": {"phase": "Electing", "since": "2026-11-29T11:51:00.000000Z", "began": "2026-11-29T11:51:00.000000Z",
+            "preferred": {"instance": "shop-1", "incarnation": "b"}},
+        "fences": [{"instance": "shop-1", "since": "2026-11-29T11:51:00.000000Z"}],
+        "request": {"id": "r1", "verb": "fence", "instance": "shop-1", "result": "done", "at": "2026-11-29T11:51:00.000000Z",
+            "message": "shop-1, the primary, is read-only; no writes are accepted until it is let in or another one is promoted"},
+        "instances": [
+            {"name": "shop-0", "role": "replica", "node": "node-1", "ready": true, "holds": "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5"},
+            {"name": "shop-1", "role": "primary", "node": "node-2", "ready": false, "holds": "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5"},
+            {"name": "shop-2", "role": "replica", "node": "node-3", "ready": true, "holds": "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5"},
+        ],
+        "conditions": [
+            condition("Available", "False", "PrimaryFenced", "shop-1, the primary, is fenced on request; let it in again (kubectl mainstay unfence), or promote another instance (kubectl mainstay promote)"),
+            condition("Fenced", "True", "InstanceFenced", "shop-1 is fenced on request; let it in again when it is needed: kubectl mainstay unfence"),
+        ],
+    }))));
+}
+
+#[test]
+fn commits_that_wait_an_errant_replica_and_a_former_loss() {
+    insta::assert_snapshot!(page(&cluster(json!({
+        "health": "Unavailable",
+        "dataLoss": {"at": "2026-11-28T12:00:00.000000Z", "epoch": 6, "instance": "shop-1", "serverUuid": "u0",
+            "missing": "3e11fa47-71ca-11e1-9e33-c80aa9429562:88122-88130", "unheard": ["shop-0", "shop-2"]},
+        "request": {"id": "r1", "verb": "promote", "instance": "shop-0", "result": "refused", "at": "2026-11-29T11:59:00.000000Z",
+            "message": "shop-0 cannot be reached: no route"},
+        "rebuilds": [{"instance": "shop-2", "incarnation": "old", "donor": {"instance": "shop-1", "incarnation": "b"},
+            "at": "2026-11-29T11:58:00.000000Z", "reason": "shop-2 has transactions that shop-1 does not have: 5f00:1"}],
+        "instances": [
+            {"name": "shop-0", "role": "replica", "node": "node-1", "ready": false, "unreachableSince": "2026-11-29T11:51:00.000000Z"},
+            {"name": "shop-1", "role": "primary", "node": "node-2", "ready": true},
+            {"name": "shop-2", "node": "node-3", "ready": false, "errant": "3e11fa47-71ca-11e1-9e33-c80aa9429563:1"},
+        ],
+        "conditions": [
+            condition("Available", "True", "Open", ""),
+            condition("WritesBlocked", "True", "WritesBlocked", "a commit waits for 1 acknowledgements, and 0 of 1 members receive from shop-1 (shop-0 cannot be reached; shop-2 is no member); commits wait and are not lost; bring a replica back"),
+        ],
+    }))));
+}
+
+#[test]
+fn names_are_joined_as_a_person_would() {
+    assert_eq!(either(&["a"]), "a");
+    assert_eq!(either(&["a", "b"]), "a or b");
+    assert_eq!(either(&["a", "b", "c"]), "a, b or c");
+}
