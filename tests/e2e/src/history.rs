@@ -39,12 +39,15 @@ impl Verdict {
 }
 
 impl History {
-    /// Records an error as the client saw it.
-    pub fn error(&mut self, message: String) {
+    /// Records an error as the client saw it, `after` the last acknowledgement.
+    pub fn error(&mut self, after: Duration, error: &anyhow::Error) {
         const KEPT: usize = 20;
+        const LONGEST: usize = 160;
         self.error_count += 1;
         if self.errors.len() < KEPT {
-            self.errors.push(message);
+            // The client library says each cause several times.
+            let said: String = format!("{error:#}").chars().take(LONGEST).collect();
+            self.errors.push(format!("after {} ms: {said}", after.as_millis()));
         }
     }
 

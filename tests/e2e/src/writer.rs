@@ -89,7 +89,7 @@ async fn write(
         let mut session = match session {
             Ok(session) => session,
             Err(error) => {
-                history.error(format!("after {} ms: {error:#}", last.elapsed().as_millis()));
+                history.error(last.elapsed(), &error);
                 continue;
             }
         };
@@ -106,7 +106,7 @@ async fn write(
             }
             Err(error) => {
                 history.unknown.push(id);
-                history.error(format!("after {} ms: {error:#}", last.elapsed().as_millis()));
+                history.error(last.elapsed(), &error);
             }
         }
     }

@@ -69,6 +69,8 @@ class Group:
                 folder.mkdir(exist_ok=True)
                 if "cpuset" in hierarchy.controllers:
                     _copy_cpuset(folder)
+                if folder.parent == hierarchy.mount:
+                    _weigh(folder)
 
     def procs_files(self) -> List[str]:
         """What a process writes 0 into to enter the group."""
@@ -171,6 +173,17 @@ def _delegate(hierarchy: Hierarchy, folder: Path) -> None:
             (folder / "cgroup.subtree_control").write_text(f"+{controller}")
         except OSError:
             pass  # a controller that cannot be delegated here is done without
+
+
+# Of a group beside processes of the host: a testbed stands for several machines, and has the weight of as many processes.
+_WEIGHTS = (("cpu.shares", "16384"), ("cpu.weight", "1600"))
+
+
+def _weigh(folder: Path) -> None:
+    """Gives a group its share of the processors; with the weight of one compiler it starves beside several."""
+    for name, weight in _WEIGHTS:
+        if (folder / name).exists():
+            (folder / name).write_text(weight)
 
 
 def _copy_cpuset(folder: Path) -> None:

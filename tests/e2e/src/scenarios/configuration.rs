@@ -99,10 +99,12 @@ async fn uids(cluster: &Cluster) -> Result<BTreeMap<String, String>> {
         .collect())
 }
 
-/// Watches until every pod is another one and ready; the order in which they came. At no time may two be away.
+/// Watches until every pod is another one and ready; the order in which they came. When one is taken, all others must be there
+/// and ready. (What becomes of their readiness while it is away is not the roll's doing.)
 async fn watch_roll(cluster: &Cluster, before: &BTreeMap<String, String>) -> Result<Vec<String>> {
+    let mut taken: Vec<String> = Vec::new();
     let mut order: Vec<String> = Vec::new();
-    let mut two_away = None;
+    let mut too_early = None;
     let replaced = |pod: &Pod, name: &str| pod.metadata.uid.as_ref() != before.get(name);
     wait::objects(
         &cluster.pods(),
@@ -110,13 +112,17 @@ async fn watch_roll(cluster: &Cluster, before: &BTreeMap<String, String>) -> Res
         "waiting for the rolling restart",
         ROLL,
         |now| {
-            let away: Vec<&String> = before
-                .keys()
-                .filter(|n| !now.get(*n).is_some_and(pods::ready))
-                .collect();
-            if away.len() > 1 {
-                two_away = Some(format!("{away:?} are away together"));
-                return Some(());
+            let there = |name: &String| now.get(name).filter(|pod| pod.metadata.deletion_timestamp.is_none());
+            for name in before.keys().filter(|name| !taken.contains(name)).cloned().collect::<Vec<_>>() {
+                if there(&name).is_some_and(|pod| !replaced(pod, &name)) {
+                    continue;
+                }
+                let mut others = before.keys().filter(|other| **other != name);
+                if let Some(other) = others.find(|other| !there(other).is_some_and(pods::ready)) {
+                    too_early = Some(format!("{name} is taken while {other} is not ready; before: {taken:?}"));
+                    return Some(());
+                }
+                taken.push(name);
             }
             for (name, pod) in now {
                 if replaced(pod, name) && pods::ready(pod) && !order.contains(name) {
@@ -127,5 +133,5 @@ async fn watch_roll(cluster: &Cluster, before: &BTreeMap<String, String>) -> Res
         },
     )
     .await?;
-    two_away.map_or(Ok(order), |reason| Err(anyhow::anyhow!(reason)))
+    too_early.map_or(Ok(order), |reason| Err(anyhow::anyhow!(reason)))
 }
