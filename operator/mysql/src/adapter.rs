@@ -106,21 +106,17 @@ impl Adapter {
     }
 
     /// Stops both replication threads. An applier that waits for the rest of a transaction would wait for a minute before it
-    /// stops; without a receiver no rest comes, so it is killed, and rolls back.
+    /// stops; without a receiver no rest comes, so it is killed, and rolls back. It must be gone before it is told to stop, or
+    /// it waits in spite of having been killed.
     async fn stop_replica(&self, what: &'static str, limit: Duration) -> Result<(), MysqlError> {
         let deadline = Instant::now() + limit;
         self.control_plain(what, limit, sql::STOP_RECEIVER).await?;
         let waiting = Statement::plain(sql::WAITING_FOR_THE_REST);
-        for row in self.rows(&self.control, what, left(deadline), waiting).await? {
-            let kill = sql::kill(read::column(&row, 0)?);
-            match self.control(what, left(deadline), &[kill]).await {
-                Ok(())
-                | Err(MysqlError::Server {
-                    code: sql::ER_NO_SUCH_THREAD,
-                    ..
-                }) => {}
-                Err(other) => return Err(other),
-            }
+        let rows = self.rows(&self.control, what, left(deadline), waiting).await?;
+        let waiting = rows.iter().map(|row| read::column(row, 0));
+        let waiting = waiting.collect::<Result<Vec<u64>, _>>()?;
+        if !waiting.is_empty() {
+            self.end_sessions(&waiting, left(deadline)).await?;
         }
         self.control_plain(what, left(deadline), sql::STOP_REPLICA).await
     }
