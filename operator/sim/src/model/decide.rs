@@ -12,7 +12,7 @@ use mainstay_core::GtidSet;
 use mainstay_core::action::{Action, InstanceCommand, Verb as CoreVerb, VerbKind};
 use mainstay_core::analyse::analyse;
 use mainstay_core::build::endpoint_slices;
-use mainstay_core::check::check;
+use mainstay_core::check::{Violation, check};
 use mainstay_core::gtid::{Gtid, ServerUuid, Tag};
 use mainstay_core::names::Names;
 use mainstay_core::observed::{
@@ -30,7 +30,7 @@ use mainstay_core::validate::ValidatedCluster;
 
 use super::bounds::Bounds;
 use super::defect::Defect;
-use super::ids::{Id, Ids, LIVES, TXNS, Txns, txn, txns};
+use super::ids::{Id, Ids, LIVES, TXNS, Txns, UNKNOWN, txn, txns};
 use super::state::{Answer, Decision, Order, Owner, Phase, Primary, Process, Status};
 use super::view::{Clock, Look, Receiver, Report, Verb, View};
 
@@ -49,6 +49,7 @@ pub(super) struct Planner<const N: usize> {
     specs: Vec<ValidatedCluster>,
     objects: BTreeMap<ObjectKey, ObjectView>,
     servers: Vec<(String, ServerUuid)>,
+    very_long_ago: Timestamp,
     long_ago: Timestamp,
     now: Timestamp,
     decided: Vec<Shard<N>>,
@@ -84,6 +85,7 @@ impl<const N: usize> Planner<N> {
             names,
             specs: specs.collect(),
             servers: (0..lives).filter_map(server).collect(),
+            very_long_ago: now - SignedDuration::from_hours(2),
             long_ago: now - SignedDuration::from_hours(1),
             now,
             decided: (0..SHARDS).map(|_| Mutex::default()).collect(),
@@ -115,6 +117,29 @@ impl<const N: usize> Planner<N> {
     }
 
     fn ask(&self, view: &View<N>, bounds: &Bounds) -> Decision<N> {
+        let (plan, broken) = self.plan(view);
+        if !broken.is_empty() && bounds.defect.is_none() {
+            let text = format!("{broken:?} by {:#?} for {view:#?}", plan.actions);
+            let mut violations = self.violations.lock().unwrap_or_else(PoisonError::into_inner);
+            violations.push(text);
+            return Decision {
+                flawed: true,
+                ..Decision::NOTHING
+            };
+        }
+        self.decision(view, &plan)
+    }
+
+    /// What an operator that sees this waits for.
+    pub(super) fn waits(&self, view: &View<N>) -> Vec<String> {
+        let (plan, _) = self.plan(view);
+        let waits = plan.waiting.iter();
+        waits
+            .map(|wait| format!("{} waits for {}", wait.who, wait.for_what))
+            .collect()
+    }
+
+    fn plan(&self, view: &View<N>) -> (Plan, Vec<Violation>) {
         let observed = self.observed(view);
         let subject = Subject {
             namespace: "prod",
@@ -127,18 +152,7 @@ impl<const N: usize> Planner<N> {
         let analysis = analyse(&subject, &observed, self.now);
         let plan = plan(&subject, &observed, &analysis, self.now);
         let broken = check(&subject, &observed, &plan, self.now);
-        if !broken.is_empty() && bounds.defect.is_none() {
-            let text = format!("{broken:?} by {:#?} for {view:#?}", plan.actions);
-            self.violations
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .push(text);
-            return Decision {
-                flawed: true,
-                ..Decision::NOTHING
-            };
-        }
-        self.decision(view, &plan)
+        (plan, broken)
     }
 
     /// What a plan comes to. Objects and routing are not part of the model.
@@ -235,7 +249,7 @@ impl<const N: usize> Planner<N> {
             secrets: SecretsView::default(),
             warnings: Vec::new(),
             request: None,
-            answered: None,
+            told: mainstay_core::observed::Told::default(),
             progress: Progress::default(),
         }
     }
@@ -243,8 +257,16 @@ impl<const N: usize> Planner<N> {
     /// When it began: the clock is nobody's.
     fn since(&self, view: &View<N>) -> Timestamp {
         match view.clock {
+            Clock::Early | Clock::Soon => self.now,
+            Clock::Late | Clock::Gone | Clock::Flapping => self.long_ago,
+        }
+    }
+
+    fn reign_since(&self, view: &View<N>) -> Timestamp {
+        match view.clock {
             Clock::Early => self.now,
-            Clock::Late | Clock::Gone => self.long_ago,
+            Clock::Flapping => self.long_ago,
+            Clock::Soon | Clock::Late | Clock::Gone => self.very_long_ago,
         }
     }
 
@@ -271,7 +293,7 @@ impl<const N: usize> Planner<N> {
                 id: self.member(primary.id),
                 server_uuid: self.servers[usize::from(primary.id.number())].0.clone(),
                 epoch: primary.reign.into(),
-                since,
+                since: self.reign_since(view),
             }),
             baseline: self.gtids(view, status.baseline),
             members: status.members.iter().map(|id| self.member(id)).collect(),
@@ -283,7 +305,7 @@ impl<const N: usize> Planner<N> {
     fn member(&self, id: Id) -> MemberId {
         MemberId {
             instance: self.names.instance(u32::try_from(id.ordinal()).unwrap_or_default()),
-            incarnation: Incarnation(id.life().to_string()),
+            incarnation: Incarnation(incarnation(id.life())),
         }
     }
 
@@ -344,7 +366,7 @@ impl<const N: usize> Planner<N> {
         let up = report.process == Process::Up;
         let told = &report.told;
         InstanceReport {
-            incarnation: Incarnation(report.life.to_string()),
+            incarnation: Incarnation(incarnation(report.life)),
             persisted: Persisted {
                 epoch: report.ended.epoch.into(),
                 seq: report.ended.seq.into(),
@@ -444,8 +466,16 @@ fn id(member: &MemberId) -> Id {
     let ordinal = name.rsplit_once('-').and_then(|(_, ordinal)| ordinal.parse().ok());
     Id::new(
         ordinal.unwrap_or_default(),
-        member.incarnation.0.parse().unwrap_or_default(),
+        member.incarnation.0.parse().unwrap_or(UNKNOWN),
     )
+}
+
+fn incarnation(life: u8) -> String {
+    if life == UNKNOWN {
+        "unknown".to_owned()
+    } else {
+        life.to_string()
+    }
 }
 
 fn small(number: u64) -> u8 {

@@ -11,6 +11,9 @@ pub(super) const TXNS: usize = 4;
 /// Lives of a data directory that can be told apart at a time; a life that nobody refers to any more is used again.
 pub(super) const LIVES: u8 = 4;
 
+/// The life of a member of which nobody knows any more in which life it was one.
+pub(super) const UNKNOWN: u8 = LIVES - 1;
+
 /// A set with one transaction.
 pub(super) const fn txn(number: usize) -> Txns {
     1 << number

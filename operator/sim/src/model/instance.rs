@@ -2,7 +2,7 @@
 
 use super::bounds::Bounds;
 use super::defect::Defect;
-use super::ids::{Id, LIVES, txn, txns};
+use super::ids::{Id, UNKNOWN, txn, txns};
 use super::state::{Answer, Flight, Message, Node, Order, Pair, Process, Progress, State, Told, has};
 
 /// What becomes of a command when it arrives.
@@ -278,7 +278,7 @@ impl<const N: usize> State<N> {
     }
 
     fn unused_life(&self, ordinal: usize) -> Option<u8> {
-        (0..LIVES).find(|life| *life != self.nodes[ordinal].life && !self.refers_to(Id::new(ordinal, *life)))
+        (0..UNKNOWN).find(|life| *life != self.nodes[ordinal].life && !self.refers_to(Id::new(ordinal, *life)))
     }
 
     /// mysqld ends without warning. What is in the binlog is committed by its recovery, acknowledged or not.

@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 use super::bounds::Bounds;
 use super::decide::Planner;
 use super::ids::TXNS;
-use super::state::{Operator, Process, STRAYS, State, Used};
+use super::state::{Operator, Phase, Process, STRAYS, State, Used};
 use super::view::Clock;
 
 type Hasher = BuildHasherDefault<DefaultHasher>;
@@ -38,9 +38,47 @@ impl Memory {
     }
 }
 
+impl<const N: usize> State<N> {
+    /// An election waits for a member that lacks what the only one who could give it has purged. Nobody is dropped in an
+    /// election, and a member is never replaced: a person has to decide.
+    fn asks_a_person(&self) -> bool {
+        let Some(status) = self.status.filter(|status| status.phase != Phase::Open) else {
+            return false;
+        };
+        let up = |ordinal: &usize| self.nodes[*ordinal].up();
+        let members = || {
+            (0..N)
+                .filter(up)
+                .filter(|ordinal| status.members.contains(self.id(*ordinal)))
+        };
+        members().any(|member| {
+            let others = (0..N).filter(up);
+            let purged = others.fold(0, |all, other| all | self.nodes[other].purged);
+            purged & !self.held(self.nodes[member].set()) != 0
+        })
+    }
+}
+
+/// What is given up for good, and whether the reign was young when it ended: neither changes in a continuation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Case {
+    gone: Option<usize>,
+    young: bool,
+}
+
+impl Case {
+    const fn early(self) -> Clock {
+        if self.young { Clock::Early } else { Clock::Soon }
+    }
+
+    const fn late(self) -> Clock {
+        if self.young { Clock::Flapping } else { Clock::Late }
+    }
+}
+
 /// Time passes when nothing new happens.
-fn clock(keys: &[u64], key: u64) -> Clock {
-    if keys.contains(&key) { Clock::Late } else { Clock::Early }
+fn clock(keys: &[u64], key: u64, case: Case) -> Clock {
+    if keys.contains(&key) { case.late() } else { case.early() }
 }
 
 /// What a continuation needs.
@@ -53,52 +91,59 @@ pub(super) struct Future<'a, const N: usize> {
 impl<const N: usize> Future<'_, N> {
     /// The cluster serves again, with everything back, and with any one instance gone for good.
     pub(super) fn heals(&self, state: &State<N>) -> bool {
-        self.losses(state).all(|gone| self.run(state, gone))
+        self.cases(state).all(|case| self.run(state, case))
     }
 
     /// With whom gone for good it has to serve again: nobody, and any one instance if nothing else was lost.
-    fn losses(&self, state: &State<N>) -> impl Iterator<Item = Option<usize>> {
-        let sound = state.flaw.is_none() && state.used.volumes <= 1;
+    fn cases(&self, state: &State<N>) -> impl Iterator<Item = Case> {
+        // A lost status and a lost volume together are for a person to judge.
+        let sound = state.flaw.is_none() && state.used.volumes + state.used.restores <= 1;
         let spare = state.used.volumes == 0 && state.used.restores == 0 && state.status.is_some_and(|s| s.acks > 0);
         let there = state.nodes.map(|node| node.process != Process::Absent);
-        let one = (0..N).filter(move |ordinal| spare && there[*ordinal]).map(Some);
-        std::iter::once(None).chain(one).filter(move |_| sound)
+        let wanted = usize::from(state.replicas);
+        let enough = there.iter().take(wanted).filter(|there| **there).count() > 1 + wanted / 2;
+        let one = (0..N)
+            .filter(move |ordinal| spare && enough && there[*ordinal])
+            .map(Some);
+        let gone = std::iter::once(None).chain(one).filter(move |_| sound);
+        gone.flat_map(|gone| [false, true].map(|young| Case { gone, young }))
     }
 
     /// How the first continuation went that does not end well.
     pub(super) fn explain(&self, state: &State<N>) -> Vec<String> {
-        let Some(gone) = self.losses(state).find(|gone| !self.run(state, *gone)) else {
+        let Some(case) = self.cases(state).find(|case| !self.run(state, *case)) else {
             return Vec::new();
         };
-        let mut lines = vec![format!("without faults, gone {gone:?}:")];
-        let mut state = self.faults_stop(state, gone);
+        let mut lines = vec![format!("without faults, {case:?}:")];
+        let mut state = self.faults_stop(state, case.gone);
         let mut keys = Vec::new();
         for _ in 0..ROUNDS {
             lines.push(state.to_string());
-            let key = Hasher::default().hash_one((&state, gone));
-            if !self.round(&mut state, clock(&keys, key)) {
+            let key = Hasher::default().hash_one((&state, case));
+            if !self.round(&mut state, clock(&keys, key, case), case.late()) {
                 break;
             }
             keys.push(key);
             state.canonical(self.bounds);
         }
+        lines.extend(self.planner.waits(&state.view(0, case.late(), self.bounds)));
         lines
     }
 
-    fn run(&self, state: &State<N>, gone: Option<usize>) -> bool {
-        let mut state = self.faults_stop(state, gone);
+    fn run(&self, state: &State<N>, case: Case) -> bool {
+        let mut state = self.faults_stop(state, case.gone);
         let mut keys = Vec::new();
         let mut heals = false;
         for _ in 0..ROUNDS {
-            let key = Hasher::default().hash_one((&state, gone));
+            let key = Hasher::default().hash_one((&state, case));
             if let Some(known) = self.memory.get(key) {
                 heals = known;
                 break;
             }
-            let acted = self.round(&mut state, clock(&keys, key));
+            let acted = self.round(&mut state, clock(&keys, key, case), case.late());
             keys.push(key);
             if !acted {
-                heals = self.serves(&state, gone);
+                heals = self.serves(&state, case.gone) || state.asks_a_person();
                 break;
             }
             state.canonical(self.bounds);
@@ -132,11 +177,11 @@ impl<const N: usize> Future<'_, N> {
     }
 
     /// Whatever is on its way arrives, whatever can be replicated is, and the operator looks. False: nothing happened.
-    fn round(&self, state: &mut State<N>, clock: Clock) -> bool {
+    fn round(&self, state: &mut State<N>, clock: Clock, late: Clock) -> bool {
         let before = *state;
         for ordinal in 0..N {
             while let Some(flight) = state.operators[0].desks[ordinal].flight {
-                if !state.reach(0, ordinal) {
+                if !state.reach(0, ordinal) || state.is_forgotten(flight) {
                     state.give_up(0, ordinal);
                 } else if !flight.begun {
                     state.deliver(flight.message, Some(0), self.bounds);
@@ -163,7 +208,7 @@ impl<const N: usize> Future<'_, N> {
         if state.operators[0].cache.is_some() {
             state.operators[0].cache = Some(state.status);
         }
-        let passed = [clock, Clock::Late]
+        let passed = [clock, late]
             .into_iter()
             .any(|clock| state.pass(0, clock, self.planner, self.bounds));
         state.commit(0, true, self.bounds);

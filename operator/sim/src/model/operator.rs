@@ -33,17 +33,25 @@ impl<const N: usize> State<N> {
             self.operators[operator].pending = Some(self.named(operator, decision));
             return true;
         }
-        let epoch = self.operators[operator]
-            .cache
-            .unwrap_or(self.status)
-            .map_or(0, |status| status.epoch);
+        let read = self.operators[operator].cache.unwrap_or(self.status);
+        let epoch = read.map_or(0, |status| status.epoch);
         self.send(operator, epoch, &decision.orders);
         let again = planner.decide(&self.view(operator, clock, bounds), bounds);
-        // An election goes on without those that are being told something: they count as not confirmed.
-        let electing = self
-            .status
-            .is_some_and(|status| matches!(status.phase, Phase::Electing(_)));
-        if again.record.is_some() || (again.acts() && !electing) {
+        // An election goes on without those that are being told something, because they are not confirmed meanwhile; but
+        // nobody's data directory is given up for want of an answer that is on its way.
+        let electing = read.is_some_and(|status| matches!(status.phase, Phase::Electing(_)));
+        let clones = again
+            .orders
+            .iter()
+            .flatten()
+            .any(|(_, order)| matches!(order, Order::Clone(_)));
+        let clones = clones
+            && decision
+                .orders
+                .iter()
+                .flatten()
+                .any(|(to, _)| self.nodes[to.ordinal()].up());
+        if clones || (again.acts() && !electing) {
             self.flaw = Some(Flaw::NotIdempotent);
         }
         true

@@ -40,7 +40,11 @@ pub(super) const MILESTONES: [Milestone; 8] = [
 impl<const N: usize> State<N> {
     /// No acknowledged transaction is absent from the open primary.
     pub(super) fn nothing_is_lost(&self) -> bool {
+        // An old status may call somebody the primary who was one; the properties below hold even so.
+        let highest = self.nodes.iter().map(|node| node.accepted.epoch).max();
+        let behind = self.status.map(|status| status.epoch) < highest && self.used.restores > 0;
         self.open_primary()
+            .filter(|_| !behind)
             .is_none_or(|primary| self.acked & !self.nodes[primary].binlog() == 0)
     }
 

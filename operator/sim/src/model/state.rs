@@ -324,6 +324,12 @@ impl<const N: usize> State<N> {
         self.nodes[ordinal].process.answers() && !(operator == 0 && has(self.cut, ordinal))
     }
 
+    /// A command that had begun, and of which its instance knows nothing more.
+    pub(super) fn is_forgotten(&self, flight: Flight) -> bool {
+        let node = &self.nodes[flight.message.to.ordinal()];
+        flight.begun && (node.progress.is_none() || node.accepted != flight.message.pair)
+    }
+
     /// All transactions with the same GTID as this one. (Only with a defect there is another one.)
     pub(super) fn twins(&self, number: usize) -> Txns {
         let same =

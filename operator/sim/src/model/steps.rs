@@ -3,7 +3,7 @@
 use super::bounds::Bounds;
 use super::decide::Planner;
 use super::state::{Process, State, has};
-use super::view::{CLOCKS, Clock, Look};
+use super::view::Clock;
 
 /// One thing that happens. Numbers are ordinals of instances, and of the two operators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +48,7 @@ pub(super) enum Step {
     CommitUnheard(usize),
     /// A command arrives.
     Deliver(usize, usize),
-    /// A command is lost, because its instance cannot be reached.
+    /// A command is lost, because its instance cannot be reached, or ended or was interrupted in the middle of it.
     Lose(usize, usize),
     /// A command is given up, and may arrive later.
     GiveUp(usize, usize),
@@ -169,13 +169,11 @@ impl<const N: usize> State<N> {
                 steps.push(Step::CommitUnheard(operator));
             }
         } else if operator == 0 || self.used.passes < bounds.passes {
-            let silent = (0..N).any(|ordinal| !matches!(self.look(operator, ordinal, bounds), Look::Heard { .. }));
-            let clocks = CLOCKS.iter().filter(|clock| silent || **clock != Clock::Gone);
-            steps.extend(clocks.map(|clock| Step::Pass(operator, *clock)));
+            steps.extend(self.clocks(operator, bounds).map(|clock| Step::Pass(operator, clock)));
         }
         for (ordinal, desk) in this.desks.iter().enumerate() {
             let Some(flight) = desk.flight else { continue };
-            if !self.reach(operator, ordinal) {
+            if !self.reach(operator, ordinal) || self.is_forgotten(flight) {
                 steps.push(Step::Lose(operator, ordinal));
                 continue;
             }

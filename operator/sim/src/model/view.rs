@@ -8,15 +8,17 @@ use super::state::{Answer, Owner, Pair, Phase, Process, Progress, State, Status,
 /// What a clock decides is anybody's choice, anew in each pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Clock {
-    /// Everything happened a moment ago: no silence is long enough, no deadline has passed.
+    /// Everything happened a moment ago: no silence is long enough, no deadline has passed, the reign has just begun.
     Early,
-    /// Everything happened long ago.
+    /// As early, but the reign began long ago.
+    Soon,
+    /// Everything happened long ago, in the order in which it did.
     Late,
     /// As late; and of whatever is not heard, the pod is gone, too (which says nothing of its process).
     Gone,
+    /// As late, but an election began right after its primary was recorded.
+    Flapping,
 }
-
-pub(super) const CLOCKS: [Clock; 3] = [Clock::Early, Clock::Late, Clock::Gone];
 
 /// Whether a receiver thread runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -170,6 +172,25 @@ impl<const N: usize> State<N> {
             busy,
             answer: desk.answer,
         }
+    }
+
+    /// The clocks with which a pass may decide something of its own.
+    pub(super) fn clocks(&self, operator: usize, bounds: &Bounds) -> impl Iterator<Item = Clock> {
+        let looks = || (0..N).map(|ordinal| self.look(operator, ordinal, bounds));
+        let silent = looks().any(|look| !matches!(look, Look::Heard { .. }));
+        let electing = self
+            .status
+            .is_some_and(|status| matches!(status.phase, Phase::Electing(_)));
+        let possible = [
+            (true, Clock::Early),
+            (true, Clock::Late),
+            (silent, Clock::Gone),
+            (electing, Clock::Flapping),
+        ];
+        possible
+            .into_iter()
+            .filter(|(possible, _)| *possible)
+            .map(|(_, clock)| clock)
     }
 
     /// This replica is connected to that source.
