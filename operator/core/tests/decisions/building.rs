@@ -405,7 +405,7 @@ fn reminder(state: &State) -> Option<String> {
 /// tries again only after minutes.
 #[test]
 fn f27_a_stateful_set_is_reminded_once_of_a_pod_that_it_does_not_make() {
-    let built = routed(healthy(3));
+    let built = routed(healthy(3).accepted());
     assert_eq!(reminder(&built), None);
     let missing = |seconds| built.clone().with(1, |i| i.gone().silent(seconds));
     assert_eq!(reminder(&missing(1)), None, "it is about to make it");

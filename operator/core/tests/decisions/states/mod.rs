@@ -76,7 +76,8 @@ fn host(ordinal: usize) -> String {
 pub(crate) struct State {
     pub(crate) observed: Observed,
     pub(crate) rules: Option<Rules>,
-    preferring: bool,
+    /// The durability of an accepted spec; without one the spec is not looked at.
+    durability: Option<&'static str>,
 }
 
 /// A healthy, settled cluster of that size in epoch 5: shop-0 is open since long, the others follow it, everybody is
@@ -118,7 +119,7 @@ pub(crate) fn healthy(replicas: usize) -> State {
     let mut state = State {
         observed: observed(instances, replicas),
         rules: Some(rules),
-        preferring: false,
+        durability: None,
     };
     state = state.with(0, |i| i.writable().told(&members, acks).set("a:1-100"));
     (1..replicas).fold(state, |state, ordinal| {
@@ -143,7 +144,7 @@ pub(crate) fn fresh(replicas: usize) -> State {
     let state = State {
         observed: observed(instances, replicas),
         rules: None,
-        preferring: false,
+        durability: None,
     };
     (0..replicas).fold(state, |state, ordinal| state.with(ordinal, Instance::pristine))
 }
@@ -312,10 +313,16 @@ impl State {
         self
     }
 
+    /// Its spec was accepted, so objects are made from it.
+    pub(crate) fn accepted(mut self) -> Self {
+        self.durability = Some("strict");
+        self
+    }
+
     /// Commits go on with fewer acknowledgements (spec.failover.durability), and wait since that time.
     pub(crate) fn preferring(mut self, blocked_since: Timestamp) -> Self {
         self.observed.told.blocked_since = Some(blocked_since);
-        self.preferring = true;
+        self.durability = Some("preferred");
         self
     }
 
@@ -371,8 +378,8 @@ impl State {
     /// Whose state it is: only a spec that asks for something is looked at.
     pub(crate) fn subject(&self) -> Subject<'static> {
         let spec = self
-            .preferring
-            .then(|| preferring_writes(self.observed.instances.len()));
+            .durability
+            .map(|durability| accepted(durability, self.observed.instances.len()));
         Subject {
             spec: spec.map_or(Err(&[]), |spec| Ok(&*Box::leak(Box::new(spec)))),
             ..subject()
@@ -419,14 +426,14 @@ pub(crate) fn subject() -> Subject<'static> {
     }
 }
 
-/// A spec with durability `preferred`.
-fn preferring_writes(replicas: usize) -> ValidatedCluster {
+/// A spec that was accepted.
+fn accepted(durability: &str, replicas: usize) -> ValidatedCluster {
     let cluster = serde_json::from_value(serde_json::json!({
         "apiVersion": "mysql.mainstay.dev/v1",
         "kind": "MySQLCluster",
         "metadata": {"name": "shop", "namespace": "prod", "uid": "uid-shop", "generation": 1},
         "spec": {"replicas": replicas, "image": "mysql:9.7.4", "storage": {"size": "1Gi"},
-            "failover": {"durability": "preferred"}}
+            "failover": {"durability": durability}}
     }));
     ValidatedCluster::new(&cluster.unwrap()).unwrap()
 }
