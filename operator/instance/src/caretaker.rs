@@ -83,7 +83,8 @@ pub(crate) async fn follow_files(shared: Arc<Shared>, tls: Reloadable) {
     }
 }
 
-fn note_secrets(shared: &Shared, secrets: Secrets) {
+/// Takes note of what is mounted now.
+pub(crate) fn note_secrets(shared: &Shared, secrets: Secrets) {
     let before = shared.secrets();
     for problem in secrets
         .problems

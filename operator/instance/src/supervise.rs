@@ -15,9 +15,11 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep_until};
 
 use self::directory::blocking;
+use crate::caretaker;
 use crate::disk;
 use crate::mysqld::{RunError, Runner, Server, chain};
 use crate::process::Exit;
+use crate::secrets::Secrets;
 use crate::server::{Order, Request};
 use crate::shared::{Process, Shared};
 use crate::state::{Stage, StateError};
@@ -192,6 +194,8 @@ impl Supervisor {
             InitFile::Start
         };
         self.release_reserve().await;
+        // What is mounted now: a file that was edited a moment ago may not have been read yet.
+        caretaker::note_secrets(&self.shared, Secrets::read(&self.shared.config.paths));
         let secrets = self.shared.secrets();
         let server = self.runner.serve(purpose, &secrets, &[]).map_err(SuperviseError::Run)?;
         self.shared.credentials_applied(&secrets);
