@@ -223,6 +223,8 @@ pub struct Timing {
     pub stall: Duration,
     /// The same for a server that nobody could take over from, or need not: it is killed because a new one may answer.
     pub stall_unneeded: Duration,
+    /// Commits that do not end are put down to a large transaction for so long, if the disk writes without pause.
+    pub busy_disk: Duration,
 }
 
 impl Default for Timing {
@@ -237,6 +239,7 @@ impl Default for Timing {
             fencing: Duration::from_secs(10),
             stall: Duration::from_secs(2),
             stall_unneeded: Duration::from_secs(10),
+            busy_disk: Duration::from_mins(1),
         }
     }
 }

@@ -10,9 +10,6 @@
 
 use std::time::Duration;
 
-/// Progress of the disk alone, without a transaction that ends, counts for so long.
-const LONGEST: Duration = Duration::from_mins(1);
-
 /// How long what may last.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
@@ -20,6 +17,8 @@ pub(crate) struct Limits {
     pub(crate) silent: Duration,
     /// Without a commit that ends; `None`: nobody could take over, so it is not looked at.
     pub(crate) stuck: Option<Duration>,
+    /// So long what the disk writes counts as progress, without a commit that ends.
+    pub(crate) busy_disk: Duration,
 }
 
 /// What a reading of the server says about commits.
@@ -90,7 +89,7 @@ impl Stall {
         } else {
             self.silent.saturating_add(sight.awake)
         };
-        self.count(sight);
+        self.count(sight, limits.busy_disk);
         if self.silent >= limits.silent {
             return Finding::Frozen;
         }
@@ -108,7 +107,7 @@ impl Stall {
         self.probing = Some(Duration::ZERO);
     }
 
-    fn count(&mut self, sight: Sight) {
+    fn count(&mut self, sight: Sight, busy_disk: Duration) {
         self.stuck = self.stuck.saturating_add(sight.awake);
         self.stuck_in_all = self.stuck_in_all.saturating_add(sight.awake);
         if let Some(probing) = &mut self.probing {
@@ -124,7 +123,7 @@ impl Stall {
             self.stuck_in_all = Duration::ZERO;
             self.probing = None;
             self.confirmed = false;
-        } else if sight.wrote && self.stuck_in_all < LONGEST {
+        } else if sight.wrote && self.stuck_in_all < busy_disk {
             self.stuck = Duration::ZERO;
         }
     }
@@ -154,6 +153,7 @@ mod tests {
     const LIMITS: Limits = Limits {
         silent: Duration::from_secs(2),
         stuck: Some(Duration::from_secs(2)),
+        busy_disk: Duration::from_mins(1),
     };
     const MOVING: Commits = Commits {
         under_way: true,

@@ -66,6 +66,14 @@ const ER_MUST_CHANGE_PASSWORD: u16 = 1862;
 /// Too many connections.
 const ER_CON_COUNT_ERROR: u16 = 1040;
 
+/// Errors of a clone: they name what is wrong with donor or recipient, and never quote the statement.
+const ER_CLONE: std::ops::RangeInclusive<u16> = 3862..=3872;
+
+/// Whether the message of an error may quote the statement, and a password with it.
+pub(crate) fn may_quote(code: u16) -> bool {
+    !ER_CLONE.contains(&code)
+}
+
 /// Whether a login failed because clients use all connections.
 pub(crate) const fn is_full(code: u16) -> bool {
     code == ER_CON_COUNT_ERROR

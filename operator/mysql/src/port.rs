@@ -115,7 +115,7 @@ pub trait Mysql: Send + Sync {
     async fn settle(&self, limit: Duration) -> Result<(), MysqlError>;
 
     /// Refuses all writes but the applier's. Returns only when no commit is in flight, so it does not return while one
-    /// waits for an acknowledgement that does not come.
+    /// waits for an acknowledgement that does not come, whatever the variable says meanwhile.
     async fn set_super_read_only(&self, limit: Duration) -> Result<(), MysqlError>;
 
     /// Leaves `super_read_only`, not `read_only`: only privileged clients may write. For changing account locks.

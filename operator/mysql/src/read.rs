@@ -83,8 +83,9 @@ pub(crate) fn state(results: &[Vec<Row>]) -> Result<ServerState, MysqlError> {
 }
 
 fn read_flags(row: &Row, state: &mut ServerState) -> Result<(), MysqlError> {
-    state.super_read_only = column(row, 0)?;
     state.read_only = column(row, 1)?;
+    // While `SET GLOBAL super_read_only=ON` waits for a commit, the variable says ON already; `read_only` follows at the end.
+    state.super_read_only = column::<bool>(row, 0)? && state.read_only;
     state.server_uuid = text(row, 2)?;
     state.server_id = column(row, 3)?;
     state.event_scheduler = text(row, 4)?.eq_ignore_ascii_case("ON");

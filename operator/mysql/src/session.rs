@@ -15,7 +15,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::accounts::MANAGER;
-use crate::error::{Fault, MysqlError, is_denied, is_full};
+use crate::error::{Fault, MysqlError, is_denied, is_full, may_quote};
 use crate::quote;
 use crate::sql::{self, Statement};
 
@@ -348,7 +348,7 @@ async fn query(conn: &mut Conn, text: &str, results: &mut Vec<Vec<Row>>) -> Resu
 
 pub(crate) fn fault(what: &'static str, secret: bool, fault: Fault) -> MysqlError {
     match fault {
-        Fault::Refused { code, .. } if secret => MysqlError::Server {
+        Fault::Refused { code, .. } if secret && may_quote(code) => MysqlError::Server {
             what,
             code,
             message: "message withheld, it may quote a password".to_owned(),

@@ -8,7 +8,8 @@ use mainstay_core::GtidSet;
 /// that were final then.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ServerState {
-    /// Nobody but the replication applier writes.
+    /// Nobody but the replication applier writes. (With `read_only` on before, it may say so while a statement that switches
+    /// it on still waits for a commit: who needs to be sure switches it on himself.)
     pub super_read_only: bool,
     /// Nobody without a special privilege writes.
     pub read_only: bool,

@@ -102,6 +102,8 @@ async fn welcome(context: &Context<'_>, state: &ServerState) -> Result<(), Refus
 /// A former primary waits for acknowledgements, and so would its applier. It is read-only, so nobody waits now. The
 /// switch takes a second while semi-synchronous replicas are connected, and a millisecond without.
 async fn step_down(context: &Context<'_>, state: &ServerState) -> Result<(), Refusal> {
+    // Not only said to be: switching off acknowledges what waits.
+    context.mysql.set_super_read_only(context.left()).await?;
     let connections: Vec<u64> = state.dump_threads.iter().map(|thread| thread.connection).collect();
     context.mysql.end_sessions(&connections, context.left()).await?;
     context.mysql.semi_sync_off(context.left()).await?;

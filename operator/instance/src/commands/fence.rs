@@ -81,7 +81,7 @@ async fn fence_by_sql(context: &Context<'_>) -> Outcome {
     mysql.settle(limit(context)).await?;
     let before = look(context).await?;
     let was_writable = !before.super_read_only;
-    if was_writable && shutdown::make_read_only(mysql, limit(context)).await.is_none() {
+    if shutdown::make_read_only(mysql, limit(context)).await.is_none() {
         return Err(refusal("a commit waits and does not end"));
     }
     let receives = before.receives();

@@ -217,7 +217,7 @@ async fn a_status_carries_the_pair_of_the_command_that_has_ended() {
 async fn a_replica_is_fenced_by_stopping_its_receiver() {
     let bench = Bench::new(testing::replica());
     assert!(applied(&bench.give(1, 1, Verb::Fence).await));
-    assert_eq!(bench.mysql.calls(), ["stop_receiver"]);
+    assert_eq!(bench.mysql.calls(), ["set_super_read_only", "stop_receiver"]);
     assert!(already(&bench.give(1, 2, Verb::Fence).await));
 }
 
@@ -229,7 +229,24 @@ async fn a_fenced_replica_goes_on_applying() {
     channel.received = testing::set("1-9");
     let bench = Bench::new(state);
     assert!(applied(&bench.give(1, 1, Verb::Fence).await));
-    assert_eq!(bench.mysql.calls(), ["stop_receiver", "start_applier"]);
+    assert_eq!(
+        bench.mysql.calls(),
+        ["set_super_read_only", "stop_receiver", "start_applier"]
+    );
+}
+
+/// `super_read_only` says ON while a statement of somebody else still waits for a commit, which may be acknowledged yet.
+#[tokio::test]
+async fn a1_a_fence_believes_no_variable() {
+    let mut state = testing::primary(1);
+    (state.super_read_only, state.read_only) = (true, true);
+    let bench = Bench::new(state);
+    bench.mysql.hang_commits();
+    assert!(applied(&bench.give(1, 1, Verb::Fence).await));
+    assert_eq!(
+        bench.mysql.calls(),
+        ["set_super_read_only", "kill", "set_super_read_only"]
+    );
 }
 
 #[tokio::test]
@@ -260,7 +277,10 @@ async fn a1_a_fence_kills_rather_than_wait_for_a_commit() {
     bench.mysql.hang_commits();
     let reply = bench.give(1, 1, Verb::Fence).await;
     assert!(applied(&reply));
-    assert_eq!(bench.mysql.calls(), ["set_super_read_only", "kill"]);
+    assert_eq!(
+        bench.mysql.calls(),
+        ["set_super_read_only", "kill", "set_super_read_only"]
+    );
     assert!(!reply.status.unwrap().writable);
 }
 
@@ -270,7 +290,7 @@ async fn a1_a_fence_kills_at_once_when_nobody_can_acknowledge() {
     state.semi_sync.waiters = 2;
     let bench = Bench::new(state);
     assert!(applied(&bench.give(1, 1, Verb::Fence).await));
-    assert_eq!(bench.mysql.calls(), ["kill"]);
+    assert_eq!(bench.mysql.calls(), ["kill", "set_super_read_only"]);
 }
 
 #[tokio::test]
@@ -278,7 +298,7 @@ async fn a_fence_kills_a_server_that_does_not_answer() {
     let bench = Bench::new(testing::primary(1));
     bench.mysql.fall_silent();
     assert!(applied(&bench.give(1, 1, Verb::Fence).await));
-    assert_eq!(bench.mysql.calls(), ["kill"]);
+    assert_eq!(bench.mysql.calls(), ["kill", "set_super_read_only"]);
 }
 
 #[tokio::test]
@@ -377,6 +397,8 @@ async fn a_former_primary_steps_down_before_it_follows() {
     assert_eq!(
         bench.mysql.calls(),
         [
+            // It may only say that it is read-only, and semi-sync off acknowledges what waits.
+            "set_super_read_only",
             "end_sessions [102]",
             "semi_sync_off",
             "set_source host-0:33062",

@@ -104,16 +104,11 @@ impl Watch {
         let is_primary = !reading.state.super_read_only;
         let told = self.shared.state().told;
         let timing = &self.shared.config.timing;
-        let limits = if is_primary && told.acks_required > 0 {
-            Limits {
-                silent: timing.stall,
-                stuck: Some(timing.stall),
-            }
-        } else {
-            Limits {
-                silent: timing.stall_unneeded,
-                stuck: None,
-            }
+        let is_needed = is_primary && told.acks_required > 0;
+        let limits = Limits {
+            silent: if is_needed { timing.stall } else { timing.stall_unneeded },
+            stuck: is_needed.then_some(timing.stall),
+            busy_disk: timing.busy_disk,
         };
         let sight = self.sight(awake, &process, &reading).await;
         match self.life.stall.look(sight, limits) {

@@ -25,6 +25,12 @@ use rcgen::{
     SanType,
 };
 
+pub(crate) mod apiserver;
+pub(crate) mod disk;
+pub(crate) mod raw;
+mod template;
+pub(crate) mod wire;
+
 /// A test fails when what it waits for has not come after this long.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
@@ -36,6 +42,8 @@ pub(crate) const MONITOR: &str = ";m`";
 pub(crate) const ROOT: &str = "\\'r00t\"% ";
 pub(crate) const APP: &str = "a;*/'--#pp";
 
+use wire::Wire;
+
 type Issuer = CertifiedIssuer<'static, KeyPair>;
 
 /// A cluster's worth of certificates, and the managers.
@@ -45,12 +53,18 @@ pub(crate) struct Cluster {
     operator_ca: Issuer,
     pub(crate) nodes: Vec<Node>,
     pub(crate) epoch: u64,
+    /// From one instance to another: gRPC and MySQL's admin port.
+    wires: std::collections::BTreeMap<(usize, usize), (Wire, Wire)>,
+    /// From the operator to each instance.
+    operator_wires: Vec<Wire>,
 }
 
 /// An instance: its files, its manager while it runs, and the operator's connection to it.
 pub(crate) struct Node {
     pub(crate) config: Config,
     pub(crate) manager: Option<Manager>,
+    /// Where the operator reaches it, if that is not where it serves.
+    reached_at: Option<std::net::SocketAddr>,
     client: Option<InstanceClient>,
     tls: ClientTls,
     seq: u64,
@@ -155,13 +169,14 @@ impl Cluster {
             operator_ca,
             nodes: Vec::new(),
             epoch: 1,
+            wires: std::collections::BTreeMap::new(),
+            operator_wires: Vec::new(),
         };
         cluster.nodes = (0..instances).map(|ordinal| cluster.node(ordinal)).collect();
-        let address = |node: &Node| std::net::SocketAddr::new(node.config.bind, node.config.ports.grpc);
         let addresses: std::collections::BTreeMap<_, _> = cluster
             .nodes
             .iter()
-            .map(|node| (node.config.instance.clone(), address(node)))
+            .map(|node| (node.config.instance.clone(), node.grpc()))
             .collect();
         for node in &mut cluster.nodes {
             node.config.peers = Peers::Fixed {
@@ -175,13 +190,19 @@ impl Cluster {
     /// Instances that answer.
     pub(crate) async fn start(instances: u32) -> Self {
         let mut cluster = Self::prepare(instances);
-        for node in &mut cluster.nodes {
+        cluster.start_all().await;
+        cluster
+    }
+
+    /// Starts all instances, with data directories as they had made them, and waits until they answer.
+    pub(crate) async fn start_all(&mut self) {
+        for node in &mut self.nodes {
+            template::copy_to(&node.config.paths.volume).await;
             node.start().await;
         }
-        for node in &mut cluster.nodes {
+        for node in &mut self.nodes {
             node.wait("it answers", |report| report.mysqld == Mysqld::Running).await;
         }
-        cluster
     }
 
     /// An open primary (0) with the others attached as members.
@@ -189,6 +210,87 @@ impl Cluster {
         let mut cluster = Self::start(instances).await;
         cluster.make_primary(0).await;
         cluster
+    }
+
+    /// The same with wires between all instances, and with the operator; who hears nobody for `fencing` fences itself.
+    pub(crate) async fn wired(instances: u32, fencing: Duration, change: impl Fn(&mut Config)) -> Self {
+        let mut cluster = Self::prepare(instances);
+        cluster.lay_wires().await;
+        for node in &mut cluster.nodes {
+            node.config.timing.fencing = fencing;
+            node.config.timing.ping = fencing / 10;
+            change(&mut node.config);
+        }
+        cluster.start_all().await;
+        cluster.make_primary(0).await;
+        cluster
+    }
+
+    async fn lay_wires(&mut self) {
+        let servers: Vec<_> = self.nodes.iter().map(|node| (node.grpc(), node.admin())).collect();
+        for from in 0..self.nodes.len() {
+            let mut addresses = std::collections::BTreeMap::new();
+            for (to, (grpc, admin)) in servers.iter().enumerate().filter(|(to, _)| *to != from) {
+                let pair = (Wire::to(*grpc).await, Wire::to(*admin).await);
+                addresses.insert(self.nodes[to].config.instance.clone(), pair.0.address);
+                self.wires.insert((from, to), pair);
+            }
+            self.nodes[from].config.peers = Peers::Fixed {
+                addresses,
+                server_name: "localhost".to_owned(),
+            };
+            let operator = Wire::to(servers[from].0).await;
+            self.nodes[from].reached_at = Some(operator.address);
+            self.operator_wires.push(operator);
+        }
+    }
+
+    /// The wire on which `node` follows `source`.
+    pub(crate) fn replication(&self, node: usize, source: usize) -> &Wire {
+        &self.wires[&(node, source)].1
+    }
+
+    /// Cuts an instance off from all others, and from the operator.
+    pub(crate) fn isolate(&self, node: usize) {
+        self.operator_wires[node].cut();
+        for ((from, to), (grpc, admin)) in &self.wires {
+            if *from == node || *to == node {
+                grpc.cut();
+                admin.cut();
+            }
+        }
+    }
+
+    /// The operator does not reach this instance any more.
+    pub(crate) fn cut_operator_from(&self, node: usize) {
+        self.operator_wires[node].cut();
+    }
+
+    /// Nobody commands any more.
+    pub(crate) fn cut_operator(&self) {
+        for wire in &self.operator_wires {
+            wire.cut();
+        }
+    }
+
+    /// Everything gets through again.
+    pub(crate) fn join(&self) {
+        for wire in &self.operator_wires {
+            wire.join();
+        }
+        for (grpc, admin) in self.wires.values() {
+            grpc.join();
+            admin.join();
+        }
+    }
+
+    /// The source `source`, as the instance `node` reaches it.
+    pub(crate) async fn endpoint(&mut self, node: usize, source: usize) -> Endpoint {
+        let mut endpoint = self.nodes[source].endpoint().await;
+        if let Some((_, admin)) = self.wires.get(&(node, source)) {
+            endpoint.port = admin.address.port();
+        }
+        endpoint
     }
 
     fn node(&self, ordinal: u32) -> Node {
@@ -248,6 +350,7 @@ impl Cluster {
             adopt_orphans: false,
         };
         Node {
+            reached_at: None,
             config,
             manager: None,
             client: None,
@@ -305,18 +408,34 @@ impl Cluster {
                 self.give(node, Verb::Fence).await.must_be_done();
             }
         }
-        let source = self.nodes[winner].endpoint().await;
         let mut members = BTreeSet::new();
         for node in 0..self.nodes.len() {
             if node != winner && self.nodes[node].manager.is_some() {
-                self.give(node, Verb::Attach { source: source.clone() })
-                    .await
-                    .must_be_done();
+                let source = self.endpoint(node, winner).await;
+                self.give(node, Verb::Attach { source }).await.must_be_done();
                 members.insert(self.nodes[node].id().await);
             }
         }
         let baseline = self.nodes[winner].report().await.executed;
         self.give(winner, open(members, k, baseline)).await.must_be_done();
+    }
+
+    /// The same, when the winner has applied what it received.
+    pub(crate) async fn make_primary_when_applied(&mut self, winner: usize) {
+        self.epoch += 1;
+        for node in 0..self.nodes.len() {
+            if self.nodes[node].manager.is_some() {
+                self.give(node, Verb::Fence).await.must_be_done();
+            }
+        }
+        for node in 0..self.nodes.len() {
+            if self.nodes[node].manager.is_some() {
+                self.nodes[node]
+                    .wait("it has applied everything", |report| report.fully_applied())
+                    .await;
+            }
+        }
+        self.make_primary(winner).await;
     }
 
     /// Everything that is in the primary's binlog now.
@@ -382,6 +501,21 @@ impl Node {
         self.client = None;
     }
 
+    /// Where its manager serves gRPC.
+    pub(crate) fn grpc(&self) -> std::net::SocketAddr {
+        std::net::SocketAddr::new(self.config.bind, self.config.ports.grpc)
+    }
+
+    /// Where its mysqld serves replicas.
+    fn admin(&self) -> std::net::SocketAddr {
+        std::net::SocketAddr::new(self.config.pod_ip, self.config.ports.admin)
+    }
+
+    /// Forgets the connection of the operator.
+    pub(crate) fn hang_up(&mut self) {
+        self.client = None;
+    }
+
     /// As a power cut.
     pub(crate) async fn cut(&mut self) {
         self.client = None;
@@ -392,7 +526,7 @@ impl Node {
 
     pub(crate) async fn client(&mut self) -> &mut InstanceClient {
         if self.client.is_none() {
-            let address = std::net::SocketAddr::new(self.config.bind, self.config.ports.grpc);
+            let address = self.reached_at.unwrap_or_else(|| self.grpc());
             self.client = Some(connect(address, "localhost", &self.tls).await.unwrap());
         }
         self.client.as_mut().unwrap()
@@ -485,6 +619,24 @@ impl Node {
         Conn::new(opts).await
     }
 
+    /// A client over the network.
+    pub(crate) async fn log_in_from_afar(&self, user: &str, password: &str) -> Result<Conn, mysql_async::Error> {
+        let encrypted = mysql_async::SslOpts::default().with_danger_accept_invalid_certs(true);
+        let opts = OptsBuilder::default()
+            .ip_or_hostname("127.0.0.1")
+            .tcp_port(self.config.ports.mysql)
+            .prefer_socket(false)
+            .ssl_opts(encrypted)
+            .user(Some(user))
+            .pass(Some(password));
+        Conn::new(opts).await
+    }
+
+    /// What the manager says of itself to whoever asks, without being heard as an operator.
+    pub(crate) async fn status(&self) -> serde_json::Value {
+        serde_json::from_str(&self.http("/status").await.1).unwrap()
+    }
+
     /// The DBA, once `root@'%'` is there.
     pub(crate) async fn root(&self) -> Conn {
         let deadline = Instant::now() + PATIENCE;
@@ -559,4 +711,62 @@ pub(crate) fn show_logs() {
             .with_test_writer()
             .try_init(),
     );
+}
+
+/// Deadline of a command that is not in a hurry.
+pub(crate) const LIMIT: Duration = Duration::from_secs(20);
+
+pub(crate) async fn insert(node: &Node, number: u32) -> Result<(), mysql_async::Error> {
+    node.root()
+        .await
+        .query_drop(format!("INSERT INTO my_app.t VALUES ({number})"))
+        .await
+}
+
+pub(crate) async fn rows(node: &Node) -> BTreeSet<u32> {
+    node.inside()
+        .await
+        .query::<u32, _>("SELECT n FROM my_app.t")
+        .await
+        .unwrap()
+        .into_iter()
+        .collect()
+}
+
+/// A table in the application's database, when that is there.
+pub(crate) async fn make_table(cluster: &mut Cluster, primary: usize) {
+    // A login each time: it has the privileges that it began with.
+    until("the application's database is there", async || {
+        let mut root = cluster.nodes[primary].root().await;
+        root.query_drop("CREATE TABLE IF NOT EXISTS my_app.t (n INT PRIMARY KEY)")
+            .await
+            .is_ok()
+    })
+    .await;
+    let executed = cluster.mark(primary).await;
+    for node in 0..cluster.nodes.len() {
+        cluster.nodes[node].wait_for(&executed).await;
+    }
+}
+
+pub(crate) fn stop_receiver() -> &'static str {
+    "STOP REPLICA IO_THREAD"
+}
+
+/// Takes the last bytes off the newest relay log of an instance that does not run.
+pub(crate) fn tear_relay_log(node: &Node, bytes: u64) -> PathBuf {
+    let mut logs: Vec<PathBuf> = std::fs::read_dir(node.config.paths.data())
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| {
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            name.starts_with("relay.") && name.as_bytes().last().unwrap().is_ascii_digit()
+        })
+        .collect();
+    logs.sort();
+    let newest = logs.pop().expect("there is a relay log");
+    let file = std::fs::OpenOptions::new().write(true).open(&newest).unwrap();
+    let length = file.metadata().unwrap().len();
+    file.set_len(length - bytes).unwrap();
+    newest
 }

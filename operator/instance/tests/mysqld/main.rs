@@ -1,0 +1,23 @@
+//! Managers with a real mysqld: what only a server can show.
+//!
+//! `MAINSTAY_TEST_MYSQL=ROOTFS cargo test --workspace --test mysqld -- --ignored`
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test ends where something is not as it must be"
+)]
+
+mod accounts;
+mod clones;
+mod commands;
+mod cut;
+mod facts;
+mod frozen;
+mod life;
+mod questions;
+mod replication;
+mod stops;
+mod support;

@@ -1,0 +1,129 @@
+//! Networks that can be cut: what is sent into a cut is lost in silence, and nobody is told.
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream, tcp};
+use tokio::sync::watch;
+
+/// What gets through.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Passage {
+    Both,
+    /// What the server sends gets to the client, and nothing the other way.
+    ToClient,
+    Nothing,
+}
+
+/// A TCP connection to a server, as seen by one of its clients.
+pub(crate) struct Wire {
+    /// Where the client connects.
+    pub(crate) address: SocketAddr,
+    passage: watch::Sender<Passage>,
+    /// Rises when all connections are to be dropped.
+    generation: watch::Sender<u64>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Drop for Wire {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Wire {
+    pub(crate) async fn to(server: SocketAddr) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let passage = watch::Sender::new(Passage::Both);
+        let generation = watch::Sender::new(0);
+        let (open, alive) = (passage.subscribe(), generation.subscribe());
+        let task = tokio::spawn(async move {
+            loop {
+                let Ok((client, _)) = listener.accept().await else {
+                    return;
+                };
+                tokio::spawn(carry(client, server, open.clone(), alive.clone()));
+            }
+        });
+        Self {
+            address,
+            passage,
+            generation,
+            task,
+        }
+    }
+
+    /// Nothing gets through any more.
+    pub(crate) fn cut(&self) {
+        self.passage.send_replace(Passage::Nothing);
+    }
+
+    /// Nothing gets to the server any more.
+    pub(crate) fn cut_to_server(&self) {
+        self.passage.send_replace(Passage::ToClient);
+    }
+
+    /// Connections that were made before, and what was sent on them, are lost; new ones get through.
+    pub(crate) async fn replace(&self) {
+        self.generation.send_modify(|generation| *generation += 1);
+        super::until("all connections are lost", async || {
+            // One is the listener's own.
+            self.generation.receiver_count() == 1
+        })
+        .await;
+        self.passage.send_replace(Passage::Both);
+    }
+
+    /// What was sent meanwhile arrives.
+    pub(crate) fn join(&self) {
+        self.passage.send_replace(Passage::Both);
+    }
+}
+
+async fn carry(
+    client: TcpStream,
+    server: SocketAddr,
+    mut open: watch::Receiver<Passage>,
+    mut alive: watch::Receiver<u64>,
+) {
+    alive.mark_unchanged();
+    let work = async {
+        open.wait_for(|passage| *passage == Passage::Both).await.ok()?;
+        let server = TcpStream::connect(server).await.ok()?;
+        drop((client.set_nodelay(true), server.set_nodelay(true)));
+        let (from_client, to_client) = client.into_split();
+        let (from_server, to_server) = server.into_split();
+        tokio::select! {
+            () = pump(from_client, to_server, open.clone(), Passage::Both) => {}
+            () = pump(from_server, to_client, open.clone(), Passage::ToClient) => {}
+        }
+        Some(())
+    };
+    tokio::select! {
+        _ = work => {}
+        _ = alive.changed() => {}
+    }
+}
+
+/// `least`: the passage with which this direction is still open.
+async fn pump(
+    mut from: tcp::OwnedReadHalf,
+    mut to: tcp::OwnedWriteHalf,
+    mut open: watch::Receiver<Passage>,
+    least: Passage,
+) {
+    let mut buffer = vec![0; 64 * 1024];
+    loop {
+        let Ok(size @ 1..) = from.read(&mut buffer).await else {
+            return;
+        };
+        let opened = open
+            .wait_for(|passage| *passage == Passage::Both || *passage == least)
+            .await
+            .is_ok();
+        if !opened || to.write_all(&buffer[..size]).await.is_err() {
+            return;
+        }
+    }
+}
