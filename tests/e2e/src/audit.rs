@@ -58,7 +58,9 @@ pub async fn writes_since(testbed: &Testbed, position: usize, namespace: &str) -
 /// Writes of the operator that its rights did not allow, since the log began.
 pub async fn forbidden(testbed: &Testbed) -> Result<BTreeMap<String, usize>> {
     count(&testbed.audit_log().await?, 0, |line| {
-        line.annotations.get(DECISION).is_some_and(|decision| decision == "forbid")
+        line.annotations
+            .get(DECISION)
+            .is_some_and(|decision| decision == "forbid")
     })
 }
 

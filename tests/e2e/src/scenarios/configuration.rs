@@ -113,7 +113,12 @@ async fn watch_roll(cluster: &Cluster, before: &BTreeMap<String, String>) -> Res
         ROLL,
         |now| {
             let there = |name: &String| now.get(name).filter(|pod| pod.metadata.deletion_timestamp.is_none());
-            for name in before.keys().filter(|name| !taken.contains(name)).cloned().collect::<Vec<_>>() {
+            for name in before
+                .keys()
+                .filter(|name| !taken.contains(name))
+                .cloned()
+                .collect::<Vec<_>>()
+            {
                 if there(&name).is_some_and(|pod| !replaced(pod, &name)) {
                     continue;
                 }
