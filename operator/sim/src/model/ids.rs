@@ -68,10 +68,6 @@ impl Ids {
         Self(self.0 | 1 << id.0)
     }
 
-    pub(super) const fn len(self) -> u32 {
-        self.0.count_ones()
-    }
-
     /// Whether an instance of that ordinal is in it, in whatever life: replication accounts do not know lives.
     pub(super) fn names(self, ordinal: usize) -> bool {
         (0..LIVES).any(|life| self.contains(Id::new(ordinal, life)))
