@@ -69,6 +69,8 @@ async fn once(cluster: &Cluster, number: usize, gaps: &mut Gaps) -> Result<()> {
     promote::request(cluster, to, LIMIT).await?;
     writer.progress(SOME, LIMIT).await.context("after")?;
     let history = writer.finish().await?;
+    // The old primary lets clients in when it follows.
+    cluster.serves(LIMIT).await?;
     cluster.check(&history, &table).await?;
     gaps.add(&history);
     let phases = super::phases(cluster).await?.unwrap_or_default();
