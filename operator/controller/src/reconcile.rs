@@ -191,7 +191,7 @@ fn tell(context: &Context, about: &MySQLCluster, news: &[News]) {
 }
 
 fn publish_health(context: &Context, cluster: &ClusterName, status: &MySQLClusterStatus) {
-    for (role, label) in [(Role::Primary, "primary"), (Role::Replica, "replica")] {
+    for role in [Role::Primary, Role::Replica] {
         let serving = status
             .instances
             .iter()
@@ -199,7 +199,7 @@ fn publish_health(context: &Context, cluster: &ClusterName, status: &MySQLCluste
             .count();
         context
             .metrics
-            .health(cluster, label, i64::try_from(serving).unwrap_or(i64::MAX));
+            .health(cluster, role.as_str(), i64::try_from(serving).unwrap_or(i64::MAX));
     }
 }
 

@@ -56,6 +56,11 @@ impl Seen<'_> {
         self.report.leaving || self.instance.pod.as_ref().is_some_and(|pod| pod.deleting)
     }
 
+    /// It cannot catch up by following `source`, which purged what it lacks.
+    pub(crate) fn lacks_purged(&self, source: Seen<'_>) -> bool {
+        !self.report.set().contains(&source.report.purged)
+    }
+
     /// Transactions that are received and not yet applied.
     pub(crate) fn backlog(&self) -> u64 {
         self.report.received.subtract(&self.report.executed).count()
@@ -113,6 +118,11 @@ impl<'a> View<'a> {
         self.subject
             .spec
             .is_ok_and(|spec| spec.durability == Durability::Preferred)
+    }
+
+    /// The recorded k, as a number of instances.
+    pub(crate) fn acks(&self) -> usize {
+        usize::try_from(self.rules.acks_required).unwrap_or(usize::MAX)
     }
 
     /// Every instance that is heard.
@@ -240,6 +250,12 @@ impl<'a> View<'a> {
             .primary
             .as_ref()
             .is_some_and(|primary| self.receives(seen, &primary.id))
+    }
+
+    /// How many members other than that one are receiving.
+    pub(crate) fn others_receiving(&self, id: &MemberId) -> usize {
+        let others = self.members().filter(|seen| &seen.id() != id);
+        others.filter(|seen| self.receiving(*seen)).count()
     }
 
     /// Receiving, and applied to within the bound: it may take over, and another instance may be restarted.

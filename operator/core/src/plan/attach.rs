@@ -1,6 +1,5 @@
 //! Members that lost their source are attached again; errant ones are isolated (rules 1 and 7).
 
-use crate::action::Verb;
 use crate::plan::draft::Draft;
 use crate::plan::election;
 use crate::plan::promotion::needs_threads;
@@ -19,14 +18,7 @@ pub(crate) fn members(view: &View<'_>, primary: &PrimaryRef, open: Seen<'_>, dra
         } else if !view.follows(seen, &primary.id) {
             attach(view, seen, open, draft);
         } else if needs_threads(seen) {
-            draft.command(
-                view,
-                seen,
-                Verb::Attach {
-                    source: view.endpoint(open),
-                },
-                "",
-            );
+            draft.attach(view, seen, open);
         }
     }
 }
@@ -36,13 +28,7 @@ fn isolate(view: &View<'_>, seen: Seen<'_>, draft: &mut Draft) {
     if view.fenced(seen) {
         return;
     }
-    let acks = usize::try_from(view.rules.acks_required).unwrap_or(usize::MAX);
-    let id = seen.id();
-    let others = view
-        .members()
-        .filter(|other| other.id() != id && view.receiving(*other))
-        .count();
-    if others >= acks || !view.receiving(seen) {
+    if view.others_receiving(&seen.id()) >= view.acks() || !view.receiving(seen) {
         election::fence(view, seen, draft);
     } else {
         draft.wait(
@@ -54,7 +40,7 @@ fn isolate(view: &View<'_>, seen: Seen<'_>, draft: &mut Draft) {
 
 /// A member without a source, or with a wrong one.
 fn attach(view: &View<'_>, seen: Seen<'_>, open: Seen<'_>, draft: &mut Draft) {
-    let lost = !seen.report.set().contains(&open.report.purged);
+    let lost = seen.lacks_purged(open);
     if lost || !seen.report.fully_applied() {
         // What it received is applied first (C3). What the primary purged it cannot get: it leaves, and is rebuilt.
         if !view.fenced(seen) || election::stands_still(seen) {
@@ -68,12 +54,5 @@ fn attach(view: &View<'_>, seen: Seen<'_>, open: Seen<'_>, draft: &mut Draft) {
         draft.wait(seen.instance.name.0.clone(), what);
         return;
     }
-    draft.command(
-        view,
-        seen,
-        Verb::Attach {
-            source: view.endpoint(open),
-        },
-        "",
-    );
+    draft.attach(view, seen, open);
 }

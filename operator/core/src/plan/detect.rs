@@ -142,7 +142,7 @@ fn cut_off(view: &View<'_>, primary: &PrimaryRef, seen: Seen<'_>) -> Option<Stri
     if !failover_possible(view) || view.age(primary.since) < view.timing.settle {
         return None;
     }
-    let acks = usize::try_from(view.rules.acks_required).unwrap_or(usize::MAX);
+    let acks = view.acks();
     let heard: Vec<_> = view.members().filter(Seen::running).collect();
     let receiving = heard.iter().filter(|seen| view.receiving(**seen)).count();
     let missing = view.rules.members.len().saturating_sub(heard.len());

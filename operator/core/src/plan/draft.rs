@@ -1,12 +1,13 @@
 //! A plan in the making: keeps the order that `action` promises, and rule 0.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::action::{Action, InstanceCommand, Record, Verb};
 use crate::observed::Heard;
 use crate::plan::{Plan, Wait};
 use crate::progress::Stage;
-use crate::rules::{Request, Rules};
+use crate::rules::{MemberId, Request, Rules};
 use crate::view::{Seen, View, age};
 
 /// A plan in the making.
@@ -129,6 +130,28 @@ impl Draft {
             why: why.into(),
         });
         true
+    }
+
+    /// Tells an instance to follow `source`.
+    pub(crate) fn attach(&mut self, view: &View<'_>, to: Seen<'_>, source: Seen<'_>) {
+        let source = view.endpoint(source);
+        self.command(view, to, Verb::Attach { source }, "");
+    }
+
+    /// Records other members: a new epoch begins with them (rule 0).
+    pub(crate) fn record_members(
+        &mut self,
+        view: &View<'_>,
+        members: BTreeSet<MemberId>,
+        reason: &'static str,
+        message: String,
+    ) {
+        let rules = Rules {
+            epoch: view.rules.epoch.saturating_add(1),
+            members,
+            ..view.rules.clone()
+        };
+        self.record(view, rules, reason, message);
     }
 
     /// Plans a command to an instance of a cluster that has no memory yet; the record of this pass gives the epoch.

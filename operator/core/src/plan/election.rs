@@ -187,7 +187,7 @@ fn enough_fenced(view: &View<'_>, draft: &mut Draft) -> Result<(), String> {
         return first_election(view, draft);
     };
     let unfenced = view.unfenced();
-    let acks = usize::try_from(view.rules.acks_required).unwrap_or(usize::MAX);
+    let acks = view.acks();
     if unfenced.len() < acks || view.primary().is_some_and(|seen| view.held(seen)) {
         return Ok(());
     }

@@ -108,7 +108,7 @@ pub(crate) fn winner<'a>(view: &View<'a>, reason: &str) -> Result<Seen<'a>, Stri
 /// What is lost when this one wins, as far as it is known; `None` when the rules would have let it win.
 pub(crate) fn loss(view: &View<'_>, winner: Seen<'_>) -> Option<DataLoss> {
     let primary = view.rules.primary.as_ref()?;
-    let acks = usize::try_from(view.rules.acks_required).unwrap_or(usize::MAX);
+    let acks = view.acks();
     let (set, unfenced) = (winner.report.set(), view.unfenced());
     let old_is_held = view.primary().is_some_and(|seen| view.held(seen));
     let missing = known(view).subtract(&set);

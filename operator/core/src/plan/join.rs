@@ -7,7 +7,7 @@ use crate::observed::Mysqld;
 use crate::plan::draft::Draft;
 use crate::plan::goal::Goal;
 use crate::plan::{election, list, text};
-use crate::rules::{MemberId, Rules};
+use crate::rules::MemberId;
 use crate::view::{Seen, View};
 
 /// What became of the instances that are not members.
@@ -60,11 +60,10 @@ fn judge_one<'a>(view: &View<'a>, open: Seen<'a>, seen: Seen<'a>, returning: &mu
         returning
             .rebuild
             .push((seen, format!("{} has an empty data directory", seen.instance.name)));
-    } else if !set.contains(&open.report.purged) {
-        returning.rebuild.push((
-            seen,
-            format!("{} lacks what {} purged", seen.instance.name, open.instance.name),
-        ));
+    } else if seen.lacks_purged(open) {
+        returning
+            .rebuild
+            .push((seen, text::lacks_purged(&seen.instance.name, open)));
     } else if !seen.report.fully_applied() {
         if election::stands_still(seen) {
             election::fence(view, seen, draft);
@@ -101,17 +100,8 @@ pub(crate) fn record(
         .map(|seen| seen.instance.name.to_string())
         .collect();
     let allow = list::allow(&with_them(&goal.members), goal.acks_required);
-    let rules = Rules {
-        epoch: view.rules.epoch.saturating_add(1),
-        members,
-        ..view.rules.clone()
-    };
-    draft.record(
-        view,
-        rules,
-        "MemberAdded",
-        format!("{} may acknowledge from now on", names.join(", ")),
-    );
+    let message = format!("{} may acknowledge from now on", names.join(", "));
+    draft.record_members(view, members, "MemberAdded", message);
     draft.command(view, open, allow, "");
     true
 }

@@ -4,32 +4,21 @@ use crate::action::Verb;
 use crate::plan::draft::Draft;
 use crate::plan::goal::Goal;
 use crate::plan::text;
-use crate::rules::{InstanceName, MemberId, Rules};
+use crate::rules::{InstanceName, MemberId};
 use crate::view::{Seen, View};
 
 /// The member that is to leave now, and why.
 ///
 /// Only while enough others receive: otherwise writes would stop, and what it holds could not be shown to be elsewhere.
 pub(crate) fn candidate(view: &View<'_>, open: Seen<'_>) -> Option<(MemberId, String)> {
-    let needed = needed(view.rules.acks_required);
-    let spare = |id: &MemberId| {
-        let others = view
-            .members()
-            .filter(|seen| &seen.id() != id && view.receiving(*seen))
-            .count();
-        others >= needed
-    };
+    // At least max(k, 1) others; none with k = 0 (docs/failover.md, "Deviations").
+    let spare = |id: &MemberId| view.others_receiving(id) >= view.acks();
     let mut leaving = view
         .rules
         .members
         .iter()
         .filter_map(|id| Some((id.clone(), reason(view, open, id)?)));
     leaving.find(|(id, _)| spare(id))
-}
-
-/// At least max(k, 1) others; none with k = 0 (docs/failover.md, "Deviations").
-fn needed(acks_required: u32) -> usize {
-    usize::try_from(acks_required).unwrap_or(usize::MAX)
 }
 
 fn reason(view: &View<'_>, open: Seen<'_>, id: &MemberId) -> Option<String> {
@@ -50,10 +39,7 @@ fn reason(view: &View<'_>, open: Seen<'_>, id: &MemberId) -> Option<String> {
         Some(seen) if view.kept_out(seen.instance) => Some(format!("{name} is fenced on request")),
         Some(seen) => match View::errant(seen, open) {
             Some(errant) => Some(text::errant(seen, open, &errant)),
-            None if !seen.report.set().contains(&open.report.purged) => {
-                Some(format!("{name} lacks what {} purged", open.instance.name))
-            }
-            None => None,
+            None => seen.lacks_purged(open).then(|| text::lacks_purged(name, open)),
         },
     }
 }
@@ -83,14 +69,7 @@ pub(crate) fn step(
             .iter()
             .filter(|seen| view.receiving(**seen) && !view.confirmed(**seen) && !view.kept_out(seen.instance))
         {
-            draft.command(
-                view,
-                *seen,
-                Verb::Attach {
-                    source: view.endpoint(open),
-                },
-                "",
-            );
+            draft.attach(view, *seen, open);
         }
     }
     if !in_force {
@@ -103,18 +82,8 @@ pub(crate) fn step(
     if view.rules.acks_required > 0 && !contained(view, open, goal, &rest, who, draft) {
         return;
     }
-    let members = goal.members.clone();
-    let rules = Rules {
-        epoch: view.rules.epoch.saturating_add(1),
-        members,
-        ..view.rules.clone()
-    };
-    draft.record(
-        view,
-        rules,
-        "MemberDropped",
-        format!("{} may not acknowledge any more: {why}", who.instance),
-    );
+    let message = format!("{} may not acknowledge any more: {why}", who.instance);
+    draft.record_members(view, goal.members.clone(), "MemberDropped", message);
 }
 
 /// Steps 2 and 3: the marker is committed, and enough of the rest contain it.
@@ -136,7 +105,7 @@ fn contained(
     };
     let contain = |seen: &&Seen<'_>| view.confirmed(**seen) && seen.running() && seen.report.set().contains(marker);
     let have = rest.iter().filter(contain).count();
-    let needed = needed(view.rules.acks_required).min(goal.members.len()).max(1);
+    let needed = view.acks().min(goal.members.len()).max(1);
     if have < needed {
         draft.wait(
             who.instance.0.clone(),

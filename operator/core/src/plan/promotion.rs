@@ -62,14 +62,7 @@ fn attach(view: &View<'_>, winner: Seen<'_>, draft: &mut Draft) {
     let id = winner.id();
     for seen in view.heard().filter(|seen| may_follow(view, *seen, winner)) {
         if !view.follows(seen, &id) || needs_threads(seen) {
-            draft.command(
-                view,
-                seen,
-                Verb::Attach {
-                    source: view.endpoint(winner),
-                },
-                "",
-            );
+            draft.attach(view, seen, winner);
         }
     }
 }
@@ -88,7 +81,7 @@ fn may_follow(view: &View<'_>, seen: Seen<'_>, winner: Seen<'_>) -> bool {
         && !view.kept_out(seen.instance)
         && (seen.report.fully_applied() || view.follows(seen, &winner.id()))
         && winner.report.set().contains(&set)
-        && set.contains(&winner.report.purged)
+        && !seen.lacks_purged(winner)
         // A new data directory next to one with data is cloned, because replaying a history takes long. Not a member's,
         // which is never replaced: it may be empty because nothing was ever written.
         && (!set.is_empty() || winner.report.set().is_empty() || view.is_member(seen))

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::GtidSet;
 use crate::observed::{InstanceObserved, Mysqld, Reach};
-use crate::rules::{MemberId, Rules};
+use crate::rules::{InstanceName, MemberId, Rules};
 use crate::view::{Seen, View};
 
 /// "mysqld of shop-1 is starting: …"
@@ -57,6 +57,11 @@ pub(crate) fn unreachable(instance: &InstanceObserved) -> String {
         }
         Reach::Heard(_) => format!("{name} cannot be reached"),
     }
+}
+
+/// "shop-1 lacks what shop-0 purged"
+pub(crate) fn lacks_purged(name: &InstanceName, source: Seen<'_>) -> String {
+    format!("{name} lacks what {} purged", source.instance.name)
 }
 
 /// A sentence, and what the server says of it, if it does.

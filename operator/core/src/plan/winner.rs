@@ -33,7 +33,7 @@ fn held<'a>(view: &View<'a>) -> Vec<Seen<'a>> {
 }
 
 fn candidates<'a>(view: &View<'a>, held: &[Seen<'a>]) -> Vec<Seen<'a>> {
-    let acks = usize::try_from(view.rules.acks_required).unwrap_or(usize::MAX);
+    let acks = view.acks();
     // Too many members are missing to know what was acknowledged: the old primary's set is the authority.
     let old_is_authority = view.rules.primary.is_some() && view.unfenced().len() >= acks;
     let must_contain: Vec<_> = held

@@ -146,7 +146,7 @@ impl Subject<'_> {
 
     /// "replica, holds …" or "the recorded primary, unreachable since …".
     fn taking_part(&self, instance: &InstanceStatus) -> String {
-        let mut said = vec![self.role(instance).to_owned()];
+        let mut said = vec![part(instance).to_owned()];
         if let Some(since) = &instance.unreachable_since {
             said.push(format!("not heard {}", self.since(since.0)));
             said.extend(instance.node.as_ref().map(|node| format!("last on {node}")));
@@ -160,14 +160,6 @@ impl Subject<'_> {
             said.push("fenced on request".to_owned());
         }
         said.join(", ")
-    }
-
-    fn role(&self, instance: &InstanceStatus) -> &'static str {
-        match instance.role {
-            Some(Role::Primary) => "the recorded primary",
-            Some(Role::Replica) => "member",
-            None => "no member",
-        }
     }
 
     /// Who is missing: those that have to be fenced, and are not.
@@ -377,6 +369,15 @@ fn predicate(reason: &str) -> Option<&'static str> {
         .filter(|kind| kind.name == reason)
         .map(|kind| kind.predicate)
         .next()
+}
+
+/// What an instance is to the failover rules.
+pub(crate) fn part(instance: &InstanceStatus) -> &'static str {
+    match instance.role {
+        Some(Role::Primary) => "the recorded primary",
+        Some(Role::Replica) => "member",
+        None => "no member",
+    }
 }
 
 pub(crate) fn set(text: &str) -> GtidSet {

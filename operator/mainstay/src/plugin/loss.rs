@@ -7,7 +7,7 @@ use kube::ResourceExt as _;
 use mainstay_api::status::InstanceStatus;
 use mainstay_api::{MySQLCluster, MySQLClusterStatus};
 
-use super::explain::{Subject, set};
+use super::explain::{Subject, part, set};
 use super::table::age;
 
 /// The warning before `promote --accept-data-loss`, with a newline at the end.
@@ -50,13 +50,10 @@ pub(crate) fn warning(cluster: &MySQLCluster, instance: &str, now: Timestamp) ->
 }
 
 fn why(instance: &InstanceStatus, now: Timestamp) -> String {
-    let role = match instance.role {
-        Some(mainstay_api::status::Role::Primary) => "the recorded primary",
-        Some(mainstay_api::status::Role::Replica) | None => "member",
-    };
+    let part = part(instance);
     match &instance.unreachable_since {
-        Some(since) => format!("{role}, not heard for {}", age(since.0, now)),
-        None => format!("{role}, heard, but not fenced yet"),
+        Some(since) => format!("{part}, not heard for {}", age(since.0, now)),
+        None => format!("{part}, heard, but not fenced yet"),
     }
 }
 
