@@ -1,26 +1,10 @@
 //! The counterexamples C1 to C14 and L1 to L9 of docs/failover.md as tables: the state in which a weaker rule went wrong, and
 //! what is done in it. (What an instance has to refuse, C8 and C11, is shown in the small world, whose instances do.)
 
-use crate::states::{Instance, State, electing, fresh, healthy, id, members_but, now, set};
+use crate::states::{Instance, State, dead, does, electing, fresh, healthy, id, members_but, now, set, waits};
 use mainstay_core::action::{Action, VerbKind};
 use mainstay_core::observed::Mysqld;
 use mainstay_core::rules::{OperatorId, Phase};
-
-#[track_caller]
-fn does(state: &State, expected: &[&str]) {
-    assert_eq!(state.does(), expected, "waits: {}", state.waits());
-}
-
-#[track_caller]
-fn waits(state: &State, words: &str) {
-    does(state, &[]);
-    let waits = state.waits();
-    assert!(waits.contains(words), "{waits}");
-}
-
-fn dead(i: Instance) -> Instance {
-    i.silent(3600)
-}
 
 /// shop-1 is to leave because it is errant; everybody is confirmed in epoch 6, and the primary excludes it.
 fn leaving_member() -> State {

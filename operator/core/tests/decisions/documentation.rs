@@ -27,10 +27,13 @@ fn every_problem_has_a_name_of_its_own() {
 #[test]
 fn every_rule_and_counterexample_has_a_test() {
     let tests = [
-        include_str!("rules.rs"),
+        include_str!("rules/mod.rs"),
+        include_str!("rules/members.rs"),
+        include_str!("rules/elections.rs"),
         include_str!("counterexamples.rs"),
         include_str!("convergence.rs"),
-        include_str!("requests.rs"),
+        include_str!("requests/promotions.rs"),
+        include_str!("requests/losses.rs"),
     ]
     .concat();
     for rule in 0..=10 {

@@ -81,9 +81,7 @@ async fn f11_no_edit_of_a_secret_locks_anybody_out() {
     cluster.make_primary(1).await;
     let answer = cluster.give(1, Verb::Mark).await;
     answer.must_be_done();
-    for node in &mut cluster.nodes {
-        node.cut().await;
-    }
+    cluster.cut().await;
 }
 
 /// Logs in until that is refused.
@@ -197,7 +195,5 @@ async fn events_survive_a_change_of_primary() {
     })
     .await;
     assert_eq!(cluster.nodes[0].text(scheduler).await.as_deref(), Some("OFF"));
-    for node in &mut cluster.nodes {
-        node.cut().await;
-    }
+    cluster.cut().await;
 }

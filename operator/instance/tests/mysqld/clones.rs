@@ -60,9 +60,7 @@ async fn a_clone_is_a_new_incarnation_with_the_donors_data() {
     cluster.nodes[2]
         .wait("it follows", |report| report.replication.receiver_running)
         .await;
-    for node in &mut cluster.nodes {
-        node.cut().await;
-    }
+    cluster.cut().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -107,9 +105,7 @@ async fn a_clone_that_is_cut_short_is_never_served() {
         .wait("it answers", |report| report.mysqld == Mysqld::Running)
         .await;
     assert!(rows(&cluster.nodes[2]).await.is_empty());
-    for node in &mut cluster.nodes {
-        node.cut().await;
-    }
+    cluster.cut().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -170,7 +166,5 @@ async fn f34_a_donor_that_dies_in_the_middle_is_replaced_and_no_probe_kills_anyb
         .wait("it answers", |report| report.mysqld == Mysqld::Running)
         .await;
     assert_eq!(rows(&cluster.nodes[2]).await, BTreeSet::from([7]));
-    for node in &mut cluster.nodes {
-        node.cut().await;
-    }
+    cluster.cut().await;
 }

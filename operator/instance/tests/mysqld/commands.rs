@@ -8,7 +8,7 @@ use mainstay_core::observed::Mysqld;
 use mainstay_instance::client::connect;
 use mysql_async::prelude::Queryable as _;
 
-use crate::support::{self, Cluster, LIMIT, id, insert, make_table, open, rows, show_logs, stop_receiver, until};
+use crate::support::{self, Cluster, LIMIT, id, insert, make_table, open, rows, show_logs, until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs the files of a MySQL image: MAINSTAY_TEST_MYSQL"]
@@ -79,9 +79,7 @@ async fn three_instances_attach_open_and_acknowledge() {
         "a marker is the primary's own"
     );
     cluster.nodes[1].wait_for(&marker).await;
-    for node in &mut cluster.nodes {
-        node.cut().await;
-    }
+    cluster.cut().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -130,9 +128,7 @@ async fn a_lost_primary_is_replaced_and_returns_as_a_replica() {
         .must_be_done();
     cluster.nodes[0].wait_for(&new).await;
     assert_eq!(rows(&cluster.nodes[0]).await, (0..10).chain([100]).collect());
-    for node in &mut cluster.nodes {
-        node.cut().await;
-    }
+    cluster.cut().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -240,12 +236,7 @@ async fn rule_1_who_is_not_listed_cannot_acknowledge() {
         })
         .await;
     // The one that may is cut off: the commit waits, although the other one would acknowledge.
-    cluster.nodes[1]
-        .inside()
-        .await
-        .query_drop(stop_receiver())
-        .await
-        .unwrap();
+    cluster.stop_receivers(&[1]).await;
     let mut root = cluster.nodes[0].root().await;
     let mut commit = tokio::spawn(async move { root.query_drop("INSERT INTO my_app.t VALUES (1)").await });
     cluster.nodes[0]
@@ -269,9 +260,7 @@ async fn rule_1_who_is_not_listed_cannot_acknowledge() {
     println!("allow while a commit waits: {:?}", answer.took);
     answer.must_be_done();
     commit.await.unwrap().unwrap();
-    for node in &mut cluster.nodes {
-        node.cut().await;
-    }
+    cluster.cut().await;
 }
 
 trait ConcatSets<T> {
@@ -326,7 +315,5 @@ async fn a_primary_that_is_lost_in_the_middle_of_a_transaction_holds_nobody_up()
         cluster.nodes[1].text(sources).await.as_deref() == Some("0")
     })
     .await;
-    for node in &mut cluster.nodes {
-        node.cut().await;
-    }
+    cluster.cut().await;
 }

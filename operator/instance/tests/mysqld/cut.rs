@@ -120,9 +120,7 @@ async fn f21_an_isolated_primary_fences_itself_and_nobody_reads_there_any_more()
     let source = cluster.endpoint(0, 1).await;
     cluster.give(0, Verb::Attach { source }).await.must_be_done();
     cluster.nodes[0].log_in_from_afar("app", APP).await.unwrap();
-    for node in &mut cluster.nodes {
-        node.cut().await;
-    }
+    cluster.cut().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -153,9 +151,7 @@ async fn f19_with_operator_and_api_server_away_nothing_changes() {
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
     assert!(number > 5);
-    for node in &mut cluster.nodes {
-        node.cut().await;
-    }
+    cluster.cut().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -193,9 +189,7 @@ async fn f21_reads_end_on_an_isolated_replica_and_go_on_when_it_receives_again()
         rows(&cluster.nodes[2]).await.contains(&1)
     })
     .await;
-    for node in &mut cluster.nodes {
-        node.cut().await;
-    }
+    cluster.cut().await;
 }
 
 /// The operator reaches everybody but the old primary, and the members do, too: nothing tells it of its end but the others.
@@ -221,7 +215,5 @@ async fn f20_a_primary_that_hears_of_its_successor_fences_itself() {
     let status = cluster.nodes[0].status().await;
     let message = status["message"].as_str().unwrap();
     assert!(message.contains("shop-1 was made primary in epoch"), "{status}");
-    for node in &mut cluster.nodes {
-        node.cut().await;
-    }
+    cluster.cut().await;
 }

@@ -65,9 +65,7 @@ async fn rule_2c_a_frozen_mysqld_is_killed_and_starts_again_read_only() {
         !report.writable && report.restarts == 1 && report.message.is_empty(),
         "{report:#?}"
     );
-    for node in &mut cluster.nodes {
-        node.cut().await;
-    }
+    cluster.cut().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -95,9 +93,7 @@ async fn a_frozen_replica_is_killed_later_and_delays_nobody() {
     cluster.nodes[2]
         .wait("it answers again", |report| report.mysqld == Mysqld::Running)
         .await;
-    for node in &mut cluster.nodes {
-        node.cut().await;
-    }
+    cluster.cut().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -128,9 +124,7 @@ async fn rule_2c_a_disk_that_stalls_is_noticed_by_commits_that_do_not_end() {
         .await;
     assert!(!report.writable);
     assert!(rows(&cluster.nodes[0]).await.contains(&1));
-    for node in &mut cluster.nodes {
-        node.cut().await;
-    }
+    cluster.cut().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -164,9 +158,7 @@ async fn a_disk_that_fails_ends_mysqld_and_the_manager_says_so_until_it_is_mende
         .wait("it answers again", |report| report.mysqld == Mysqld::Running)
         .await;
     assert!(!report.writable && report.message.is_empty());
-    for node in &mut cluster.nodes {
-        node.cut().await;
-    }
+    cluster.cut().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -183,9 +175,7 @@ async fn a_person_who_locks_everything_is_no_stall() {
     dba.query_drop("UNLOCK TABLES").await.unwrap();
     commit.await.unwrap().unwrap();
     assert_eq!(cluster.nodes[0].report().await.restarts, 0);
-    for node in &mut cluster.nodes {
-        node.cut().await;
-    }
+    cluster.cut().await;
 }
 
 /// A replica that reconnects does not acknowledge what it has already (see the question of that name): the commit would
@@ -218,7 +208,5 @@ async fn l5_a_commit_whose_acknowledgement_was_lost_is_released_by_the_probe() {
     println!("released {:?} after the connections were lost", began.elapsed());
     let report = cluster.nodes[0].report().await;
     assert!(report.writable && report.restarts == 0);
-    for node in &mut cluster.nodes {
-        node.cut().await;
-    }
+    cluster.cut().await;
 }

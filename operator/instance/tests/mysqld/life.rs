@@ -142,9 +142,7 @@ async fn mysqld_is_started_again_in_place_read_only_and_detached() {
         .await;
     cluster.nodes[1].signal(Signal::KILL);
     cluster.nodes[1].wait_for(&executed).await;
-    for node in &mut cluster.nodes {
-        node.cut().await;
-    }
+    cluster.cut().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -234,7 +232,5 @@ async fn pre_stop_asks_to_be_relieved_and_returns_when_it_is() {
     let status = mainstay_instance::local::status(&socket(&cluster, 1)).await.unwrap();
     assert_eq!(status["writable"], true);
     assert_eq!(status["persisted"]["acksRequired"], 1);
-    for node in &mut cluster.nodes {
-        node.cut().await;
-    }
+    cluster.cut().await;
 }

@@ -68,9 +68,7 @@ async fn f07_a_failover_while_a_commit_waits_ends_and_the_commit_is_not_acknowle
         cluster.nodes[node].wait_for(&new).await;
         assert_eq!(rows(&cluster.nodes[node]).await, [1, 3].into());
     }
-    for node in &mut cluster.nodes {
-        node.cut().await;
-    }
+    cluster.cut().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -124,9 +122,7 @@ async fn f13_what_was_received_is_applied_before_it_may_be_dropped() {
         cluster.nodes[node].wait_for(&acknowledged).await;
         assert_eq!(rows(&cluster.nodes[node]).await.len(), usize::try_from(ROWS).unwrap());
     }
-    for node in &mut cluster.nodes {
-        node.cut().await;
-    }
+    cluster.cut().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -182,9 +178,7 @@ async fn f18_one_row_written_on_a_replica_is_reported_exactly() {
     assert!(!report.writable && report.replication.source_host.is_none());
     let own = report.set().of_source(&uuid);
     assert_eq!(own, format!("{uuid}:1-2").parse().unwrap());
-    for node in &mut cluster.nodes {
-        node.cut().await;
-    }
+    cluster.cut().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -261,9 +255,7 @@ async fn f25_a_broken_applier_is_refused_with_its_reason_and_a_wrong_source_is_r
         .text("SELECT CAST(PORT AS CHAR) FROM performance_schema.replication_connection_configuration")
         .await;
     assert_eq!(port, Some(cluster.nodes[0].config.ports.admin.to_string()));
-    for node in &mut cluster.nodes {
-        node.cut().await;
-    }
+    cluster.cut().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -308,9 +300,7 @@ async fn rule_6_sessions_of_a_demoted_primary_end_with_the_fence() {
         rows(&cluster.nodes[0]).await.is_empty(),
         "what was not committed is gone"
     );
-    for node in &mut cluster.nodes {
-        node.cut().await;
-    }
+    cluster.cut().await;
 }
 
 /// What was open when it restarted, and when it is cut, is not lost: everything received before is applied and kept.
@@ -363,9 +353,7 @@ async fn a7_a_replica_whose_relay_log_ends_in_the_middle_of_a_transaction_follow
     // And it acknowledges: the other one is gone.
     run(&cluster, 1, &[stop_receiver()]).await;
     insert(&cluster.nodes[0], 8).await.unwrap();
-    for node in &mut cluster.nodes {
-        node.cut().await;
-    }
+    cluster.cut().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -387,7 +375,5 @@ async fn rule_5_an_opening_is_refused_while_received_transactions_are_not_applie
         .give(1, open(members, 1, GtidSet::new()))
         .await
         .must_be_refused("received transactions are not applied yet");
-    for node in &mut cluster.nodes {
-        node.cut().await;
-    }
+    cluster.cut().await;
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use mainstay_core::action::Verb;
 use mysql_async::prelude::Queryable as _;
 
-use crate::support::{self, Cluster, make_table, rows, show_logs, stop_receiver};
+use crate::support::{self, Cluster, make_table, rows, show_logs};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs the files of a MySQL image: MAINSTAY_TEST_MYSQL"]
@@ -14,14 +14,7 @@ async fn a1_a_fence_under_a_hanging_commit_acknowledges_nothing() {
     show_logs();
     let mut cluster = Cluster::bootstrap(3).await;
     make_table(&mut cluster, 0).await;
-    for node in [1, 2] {
-        cluster.nodes[node]
-            .inside()
-            .await
-            .query_drop(stop_receiver())
-            .await
-            .unwrap();
-    }
+    cluster.stop_receivers(&[1, 2]).await;
     let commits: Vec<_> = (0..8)
         .map(|number| {
             let socket = cluster.nodes[0].config.paths.socket();
@@ -52,9 +45,7 @@ async fn a1_a_fence_under_a_hanging_commit_acknowledges_nothing() {
             .unwrap()
             .expect_err("nobody has it, so nobody may have been told that it is safe");
     }
-    for node in &mut cluster.nodes {
-        node.cut().await;
-    }
+    cluster.cut().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -63,14 +54,7 @@ async fn a1_a_stop_under_a_hanging_commit_acknowledges_nothing() {
     show_logs();
     let mut cluster = Cluster::bootstrap(3).await;
     make_table(&mut cluster, 0).await;
-    for node in [1, 2] {
-        cluster.nodes[node]
-            .inside()
-            .await
-            .query_drop(stop_receiver())
-            .await
-            .unwrap();
-    }
+    cluster.stop_receivers(&[1, 2]).await;
     let mut root = cluster.nodes[0].root().await;
     let commit = tokio::spawn(async move { root.query_drop("INSERT INTO my_app.t VALUES (1)").await });
     cluster.nodes[0]
@@ -83,9 +67,7 @@ async fn a1_a_stop_under_a_hanging_commit_acknowledges_nothing() {
         .await
         .unwrap()
         .expect_err("nobody has it, so nobody may have been told that it is safe");
-    for node in &mut cluster.nodes {
-        node.cut().await;
-    }
+    cluster.cut().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -123,7 +105,5 @@ async fn a1_a_primary_at_work_is_stopped_without_losing_an_acknowledged_write() 
         "lost: {:?}",
         acknowledged.difference(&kept)
     );
-    for node in &mut cluster.nodes {
-        node.cut().await;
-    }
+    cluster.cut().await;
 }

@@ -289,27 +289,20 @@ impl State {
         self.declared(replicas)
     }
 
+    fn stateful_set(&mut self) -> &mut serde_json::Value {
+        let mut objects = self.observed.objects.values_mut();
+        &mut objects.find(|object| object.uid == "set").unwrap().value
+    }
+
     /// The declared number of instances.
     pub(crate) fn declared(mut self, replicas: usize) -> Self {
-        let set = self
-            .observed
-            .objects
-            .values_mut()
-            .find(|object| object.uid == "set")
-            .unwrap();
-        set.value["spec"]["replicas"] = serde_json::json!(replicas);
+        self.stateful_set()["spec"]["replicas"] = serde_json::json!(replicas);
         self
     }
 
     /// The template of the StatefulSet is another one.
     pub(crate) fn template(mut self, hash: &str) -> Self {
-        let set = self
-            .observed
-            .objects
-            .values_mut()
-            .find(|object| object.uid == "set")
-            .unwrap();
-        set.value["spec"]["template"]["metadata"]["annotations"]["mysql.mainstay.dev/template"] = hash.into();
+        self.stateful_set()["spec"]["template"]["metadata"]["annotations"]["mysql.mainstay.dev/template"] = hash.into();
         self
     }
 
@@ -650,4 +643,23 @@ impl Instance {
     pub(crate) fn leaving(self) -> Self {
         self.report(|report| report.leaving = true)
     }
+}
+
+/// What is done in that state, and no more.
+#[track_caller]
+pub(crate) fn does(state: &State, expected: &[&str]) {
+    assert_eq!(state.does(), expected, "waits: {}", state.waits());
+}
+
+/// Nothing is done, and what is waited for is said with these words.
+#[track_caller]
+pub(crate) fn waits(state: &State, words: &str) {
+    does(state, &[]);
+    let waits = state.waits();
+    assert!(waits.contains(words), "{waits}");
+}
+
+/// Not heard for an hour.
+pub(crate) fn dead(i: Instance) -> Instance {
+    i.silent(3600)
 }

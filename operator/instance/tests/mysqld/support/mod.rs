@@ -27,9 +27,13 @@ use rcgen::{
 
 pub(crate) mod apiserver;
 pub(crate) mod disk;
+mod files;
+mod node;
 pub(crate) mod raw;
 mod template;
 pub(crate) mod wire;
+
+use files::{ca, free_port, leaf, leaf_for, my_cnf, programs, write};
 
 /// A test fails when what it waits for has not come after this long.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
@@ -68,94 +72,6 @@ pub(crate) struct Node {
     client: Option<InstanceClient>,
     tls: ClientTls,
     seq: u64,
-}
-
-fn ca(name: &str) -> Issuer {
-    let mut params = CertificateParams::new(Vec::new()).unwrap();
-    params.distinguished_name.push(rcgen::DnType::CommonName, name);
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-    CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
-}
-
-fn leaf(issuer: &Issuer, uri: &str) -> (String, String) {
-    leaf_for(issuer, &["localhost"], uri)
-}
-
-fn leaf_for(issuer: &Issuer, names: &[&str], uri: &str) -> (String, String) {
-    let key = KeyPair::generate().unwrap();
-    let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-    let years = 2030 + i32::try_from(names.len()).unwrap();
-    let mut params = CertificateParams::new(names).unwrap();
-    params.not_after = rcgen::date_time_ymd(years, 1, 1);
-    params.subject_alt_names.push(SanType::URI(uri.try_into().unwrap()));
-    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
-    let certificate = params.signed_by(&key, issuer).unwrap();
-    (certificate.pem(), key.serialize_pem())
-}
-
-fn free_port() -> u16 {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port()
-}
-
-fn programs() -> Programs {
-    let root = std::env::var("MAINSTAY_TEST_MYSQL").expect("MAINSTAY_TEST_MYSQL names the files of a MySQL image");
-    let at = |path: &str| OsString::from(format!("{root}/{path}"));
-    let program = |path: &str| {
-        vec![
-            // A test that fails leaves no mysqld behind: it ends with the thread that started it.
-            "setpriv".into(),
-            "--pdeathsig".into(),
-            "KILL".into(),
-            "--".into(),
-            at("usr/lib64/ld-linux-x86-64.so.2"),
-            "--library-path".into(),
-            at("usr/lib/x86_64-linux-gnu"),
-            at(path),
-        ]
-    };
-    let mut mysqld_args: Vec<OsString> = vec![
-        format!("--basedir={root}/usr").into(),
-        format!("--lc-messages-dir={root}/usr/share/mysql").into(),
-        format!("--character-sets-dir={root}/usr/share/mysql/charsets").into(),
-        format!("--plugin-dir={root}/usr/lib/mysql/plugin").into(),
-    ];
-    if rustix::process::geteuid().is_root() {
-        mysqld_args.push("--user=root".into());
-    }
-    Programs {
-        mysqld: program("usr/sbin/mysqld"),
-        mysqld_args,
-        tzinfo: program("usr/bin/mysql_tzinfo_to_sql"),
-        zoneinfo: PathBuf::from(at("usr/share/zoneinfo")),
-    }
-}
-
-/// What the operator would write for a small cluster.
-fn my_cnf() -> String {
-    let cluster = serde_json::json!({
-        "apiVersion": "mysql.mainstay.dev/v1",
-        "kind": "MySQLCluster",
-        "metadata": {"name": "shop", "namespace": "prod"},
-        "spec": {
-            "replicas": 3,
-            "image": "mysql:9.7.4",
-            "storage": {"size": "1Gi"},
-            "resources": {"limits": {"memory": "512Mi"}},
-            "config": {"max_connections": 50},
-        },
-    });
-    let cluster = mainstay_core::validate::ValidatedCluster::new(&serde_json::from_value(cluster).unwrap()).unwrap();
-    mainstay_core::mycnf::render(&cluster)
-}
-
-fn write(path: &Path, text: &str) {
-    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-    std::fs::write(path, text).unwrap();
 }
 
 impl Cluster {
@@ -210,6 +126,21 @@ impl Cluster {
         let mut cluster = Self::start(instances).await;
         cluster.make_primary(0).await;
         cluster
+    }
+
+    /// As a power cut of all nodes: the end of every test.
+    pub(crate) async fn cut(&mut self) {
+        for node in &mut self.nodes {
+            node.cut().await;
+        }
+    }
+
+    /// Replicas that receive nothing any more, so that commits wait.
+    pub(crate) async fn stop_receivers(&self, nodes: &[usize]) {
+        for node in nodes {
+            let mut inside = self.nodes[*node].inside().await;
+            inside.query_drop(stop_receiver()).await.unwrap();
+        }
     }
 
     /// The same with wires between all instances, and with the operator; who hears nobody for `fencing` fences itself.
@@ -492,198 +423,6 @@ impl Answer {
             Outcome::Refused { reason } => assert!(reason.contains(because), "{reason:?} does not say {because:?}"),
             other => panic!("{other:?}, and not refused because {because:?}"),
         }
-    }
-}
-
-impl Node {
-    pub(crate) async fn start(&mut self) {
-        self.manager = Some(Manager::start(self.config.clone()).await.unwrap());
-        self.client = None;
-    }
-
-    /// Where its manager serves gRPC.
-    pub(crate) fn grpc(&self) -> std::net::SocketAddr {
-        std::net::SocketAddr::new(self.config.bind, self.config.ports.grpc)
-    }
-
-    /// Where its mysqld serves replicas.
-    fn admin(&self) -> std::net::SocketAddr {
-        std::net::SocketAddr::new(self.config.pod_ip, self.config.ports.admin)
-    }
-
-    /// Forgets the connection of the operator.
-    pub(crate) fn hang_up(&mut self) {
-        self.client = None;
-    }
-
-    /// As a power cut.
-    pub(crate) async fn cut(&mut self) {
-        self.client = None;
-        if let Some(manager) = self.manager.take() {
-            manager.kill().await;
-        }
-    }
-
-    pub(crate) async fn client(&mut self) -> &mut InstanceClient {
-        if self.client.is_none() {
-            let address = self.reached_at.unwrap_or_else(|| self.grpc());
-            self.client = Some(connect(address, "localhost", &self.tls).await.unwrap());
-        }
-        self.client.as_mut().unwrap()
-    }
-
-    pub(crate) async fn give(&mut self, epoch: u64, verb: Verb) -> Answer {
-        let to = self.id().await;
-        self.seq += 1;
-        let seq = self.seq;
-        self.give_as(to, epoch, seq, Duration::from_secs(10), verb).await
-    }
-
-    pub(crate) async fn give_as(
-        &mut self,
-        to: MemberId,
-        epoch: u64,
-        seq: u64,
-        deadline: Duration,
-        verb: Verb,
-    ) -> Answer {
-        let command = InstanceCommand {
-            to,
-            epoch,
-            deadline,
-            verb,
-            why: String::new(),
-        };
-        let began = Instant::now();
-        let reply = self.client().await.command(&command, seq).await.unwrap();
-        Answer {
-            reply,
-            took: began.elapsed(),
-        }
-    }
-
-    /// The first report of a new stream.
-    pub(crate) async fn report(&mut self) -> InstanceReport {
-        use futures::StreamExt as _;
-        let mut stream = self.client().await.watch().await.unwrap();
-        stream.next().await.unwrap().unwrap().report
-    }
-
-    pub(crate) async fn id(&mut self) -> MemberId {
-        let incarnation = self.report().await.incarnation;
-        MemberId {
-            instance: self.config.instance.clone(),
-            incarnation,
-        }
-    }
-
-    pub(crate) async fn endpoint(&mut self) -> Endpoint {
-        Endpoint {
-            id: self.id().await,
-            host: "localhost".to_owned(),
-            port: self.config.ports.admin,
-        }
-    }
-
-    /// Follows the stream until it says what is wanted.
-    pub(crate) async fn wait(&mut self, what: &str, wanted: impl Fn(&InstanceReport) -> bool) -> InstanceReport {
-        use futures::StreamExt as _;
-        let mut last = None;
-        let search = async {
-            let mut stream = self.client().await.watch().await.unwrap();
-            loop {
-                let report = stream.next().await.unwrap().unwrap().report;
-                if wanted(&report) {
-                    return report;
-                }
-                last = Some(report);
-            }
-        };
-        let found = tokio::time::timeout(PATIENCE, search).await.ok();
-        found.unwrap_or_else(|| panic!("waited in vain until {what}; last: {last:#?}"))
-    }
-
-    /// Waits until everything of `set` is executed here.
-    pub(crate) async fn wait_for(&mut self, set: &GtidSet) {
-        self.wait("it has executed a set", |report| report.executed.contains(set))
-            .await;
-    }
-
-    /// A client over the socket.
-    pub(crate) async fn log_in(&self, user: &str, password: &str) -> Result<Conn, mysql_async::Error> {
-        let socket = self.config.paths.socket();
-        let opts = OptsBuilder::default()
-            .socket(socket.to_str().map(str::to_owned))
-            .user(Some(user))
-            .pass(Some(password));
-        Conn::new(opts).await
-    }
-
-    /// A client over the network.
-    pub(crate) async fn log_in_from_afar(&self, user: &str, password: &str) -> Result<Conn, mysql_async::Error> {
-        let encrypted = mysql_async::SslOpts::default().with_danger_accept_invalid_certs(true);
-        let opts = OptsBuilder::default()
-            .ip_or_hostname("127.0.0.1")
-            .tcp_port(self.config.ports.mysql)
-            .prefer_socket(false)
-            .ssl_opts(encrypted)
-            .user(Some(user))
-            .pass(Some(password));
-        Conn::new(opts).await
-    }
-
-    /// What the manager says of itself to whoever asks, without being heard as an operator.
-    pub(crate) async fn status(&self) -> serde_json::Value {
-        serde_json::from_str(&self.http("/status").await.1).unwrap()
-    }
-
-    /// The DBA, once `root@'%'` is there.
-    pub(crate) async fn root(&self) -> Conn {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            match self.log_in("root", ROOT).await {
-                Ok(conn) => return conn,
-                Err(error) => assert!(Instant::now() < deadline, "{error}"),
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    }
-
-    /// The manager's own account, for looking inside.
-    pub(crate) async fn inside(&self) -> Conn {
-        self.log_in("mainstay", MANAGER).await.unwrap()
-    }
-
-    pub(crate) async fn text(&self, query: &str) -> Option<String> {
-        self.inside()
-            .await
-            .query_first::<Option<String>, _>(query)
-            .await
-            .unwrap()
-            .flatten()
-    }
-
-    /// mysqld's process.
-    pub(crate) fn pid(&self) -> i32 {
-        let file = self.config.paths.run.join("mysqld.pid");
-        std::fs::read_to_string(file).unwrap().trim().parse().unwrap()
-    }
-
-    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
-        let pid = rustix::process::Pid::from_raw(self.pid()).unwrap();
-        rustix::process::kill_process(pid, signal).unwrap();
-    }
-
-    pub(crate) async fn http(&self, path: &str) -> (u16, String) {
-        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-        let address = std::net::SocketAddr::new(self.config.bind, self.config.ports.http);
-        let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
-        let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
-        stream.write_all(request.as_bytes()).await.unwrap();
-        let mut text = String::new();
-        stream.read_to_string(&mut text).await.unwrap();
-        let status = text.split(' ').nth(1).unwrap().parse().unwrap();
-        (status, text.split_once("\r\n\r\n").unwrap().1.to_owned())
     }
 }
 

@@ -1,0 +1,320 @@
+//! Rules 1, 7 and 9: who is a member, and who may become one.
+
+use super::*;
+
+#[test]
+fn rule_1_add_is_fence_then_record_and_allow_then_attach() {
+    // A replica that is not a member, attached to nobody, not confirmed.
+    let outside = healthy(3).rules(|rules| rules.members = members_but(rules, 2));
+    let outside = outside
+        .with(0, |i| i.told(&[id(1)], 1))
+        .with(2, |i| i.fenced().epoch(4));
+    does(&outside, &["fence shop-2"]);
+    let fenced = outside.with(2, |i| i.epoch(5));
+    let record = "record epoch 6: open shop-0, members shop-1 shop-2, k 1";
+    does(&fenced, &[record, "allow shop-0 [shop-1 shop-2] k 1"]);
+    // The record is made; the primary has the list; now it is attached.
+    let recorded = healthy(3)
+        .rules(|rules| rules.epoch = 6)
+        .with(0, |i| i.epoch(6))
+        .with(2, Instance::fenced);
+    does(&recorded, &["attach shop-2 to shop-0"]);
+}
+
+#[test]
+fn rule_1_add_needs_a_confirmed_primary() {
+    let state = healthy(3).rules(|rules| rules.members = members_but(rules, 2));
+    let state = state
+        .with(0, |i| i.told(&[id(1)], 1).epoch(4))
+        .with(2, Instance::fenced);
+    // The reign began in epoch 5, so one that was told in epoch 4 is no open primary at all.
+    let state = state.rules(|rules| rules.primary.as_mut().unwrap().epoch = 4);
+    does(&state, &["allow shop-0 [shop-1] k 1"]);
+}
+
+#[test]
+fn rule_1_several_join_by_one_record() {
+    let state = healthy(5).rules(|rules| {
+        rules.members.remove(&id(3));
+        rules.members.remove(&id(4));
+    });
+    let state = state
+        .with(0, |i| i.told(&[id(1), id(2)], 2))
+        .with(3, Instance::fenced)
+        .with(4, Instance::fenced);
+    let record = "record epoch 6: open shop-0, members shop-1 shop-2 shop-3 shop-4, k 2";
+    does(&state, &[record, "allow shop-0 [shop-1 shop-2 shop-3 shop-4] k 2"]);
+}
+
+/// shop-2 came back with another data directory.
+fn stale_member() -> State {
+    healthy(3).with(2, |i| i.reborn().fenced().set("a:1-100"))
+}
+
+#[test]
+fn rule_1_drop_is_allow_then_mark_then_containment_then_record() {
+    // (a) the primary excludes it first.
+    let state = stale_member().rules(|rules| rules.epoch = 6);
+    let state = state.with(2, |i| i.epoch(6));
+    does(&state, &["allow shop-0 [shop-1] k 1", "attach shop-1 to shop-0"]);
+    // (b) then a marker.
+    let state = state.with(0, |i| i.epoch(6).told(&[id(1)], 1)).with(1, |i| i.epoch(6));
+    // Its new data directory joins meanwhile; the old one stays excluded.
+    let both = "record epoch 7: open shop-0, members shop-1 shop-2 shop-2, k 1";
+    does(&state, &[both, "allow shop-0 [shop-1 shop-2] k 1"]);
+    // Without it there is only the drop.
+    let state = state.with(2, |i| i.mysqld(Mysqld::Starting));
+    does(&state, &["mark shop-0"]);
+    // (c) the rest has to contain it.
+    let state = state.with(0, |i| i.marker("a:1-101"));
+    waits(&state, "1 of the other members to contain everything, 0 do");
+    // (d) only then the record.
+    let state = state.with(1, |i| i.set("a:1-101"));
+    does(&state, &["record epoch 7: open shop-0, members shop-1, k 1"]);
+}
+
+#[test]
+fn rule_1_the_last_member_that_receives_is_not_dropped() {
+    let state = stale_member()
+        .with(1, |i| i.silent(10))
+        .with(2, |i| i.mysqld(Mysqld::Starting));
+    does(&state, &[]);
+}
+
+#[test]
+fn rule_1_nobody_is_dropped_without_an_open_primary() {
+    let state = electing(3).with(2, Instance::reborn).with(0, |i| i.silent(60));
+    waits(&state, "1 of 2 members is not fenced");
+}
+
+#[test]
+fn rule_1_the_list_in_force_follows_status() {
+    for state in [
+        // A stranger may acknowledge (C14), a member may not, k is another one.
+        healthy(3).with(0, |i| i.told(&[id(1), id(2), id(7)], 1)),
+        healthy(3).with(0, |i| i.told(&[id(1)], 1)),
+        healthy(3).with(0, |i| i.told(&[id(1), id(2)], 0)),
+    ] {
+        does(&state, &["allow shop-0 [shop-1 shop-2] k 1"]);
+    }
+}
+
+#[test]
+fn rule_1_k_is_lowered_in_status_first() {
+    let state = healthy(5).declared(3);
+    let record = "record epoch 6: open shop-0, members shop-1 shop-2 shop-3 shop-4, k 1";
+    does(&state, &[record, "allow shop-0 [shop-1 shop-2 shop-3 shop-4] k 1"]);
+}
+
+#[test]
+fn rule_1_k_is_raised_on_the_primary_first() {
+    let members = [id(1), id(2)];
+    let state = healthy(3)
+        .rules(|rules| rules.acks_required = 0)
+        .with(0, |i| i.told(&members, 0));
+    does(&state, &["allow shop-0 [shop-1 shop-2] k 1"]);
+    let state = state.with(0, |i| i.told(&members, 1));
+    does(&state, &["mark shop-0"]);
+    let state = state.with(0, |i| i.marker("a:1-101"));
+    does(&state, &["record epoch 6: open shop-0, members shop-1 shop-2, k 1"]);
+    // Nobody has caught up yet: it stays.
+    let behind = |i: Instance| i.report(|r| r.replication.lag = Some(Duration::from_secs(9)));
+    let state = healthy(3)
+        .rules(|rules| rules.acks_required = 0)
+        .with(0, |i| i.told(&members, 0));
+    does(&state.with(1, behind).with(2, behind), &[]);
+}
+
+fn outside(replicas: usize) -> State {
+    let last = replicas - 1;
+    let members: Vec<_> = (1..last).map(id).collect();
+    let acks = u32::try_from(replicas / 2).unwrap();
+    healthy(replicas)
+        .rules(|rules| rules.members = members_but(rules, last))
+        .with(0, |i| i.told(&members, acks))
+        .with(last, Instance::fenced)
+}
+
+#[test]
+fn rule_7_a_subset_joins() {
+    let state = outside(3).with(2, |i| i.set("a:1-80"));
+    does(
+        &state,
+        &[
+            "record epoch 6: open shop-0, members shop-1 shop-2, k 1",
+            "allow shop-0 [shop-1 shop-2] k 1",
+        ],
+    );
+}
+
+#[test]
+fn rule_7_an_errant_instance_is_cloned_from_a_replica() {
+    let state = outside(3).with(2, |i| i.set("a:1-80 x:1"));
+    does(
+        &state,
+        &[
+            "record epoch 5: open shop-0, members shop-1, k 1",
+            "clone shop-2 from shop-1",
+        ],
+    );
+    let Action::Record(record) = &state.plan().actions[0] else {
+        panic!("no record")
+    };
+    let intent = &record.rules.rebuilds[&name(2)];
+    assert_eq!((&intent.incarnation, &intent.donor), (&id(2).incarnation, &id(1)));
+    // No replica can give: the primary does.
+    let state = state.with(1, |i| i.report(|r| r.replication.lag = Some(Duration::from_secs(9))));
+    does(
+        &state,
+        &[
+            "record epoch 5: open shop-0, members shop-1, k 1",
+            "clone shop-2 from shop-0",
+        ],
+    );
+}
+
+#[test]
+fn rule_7_empty_or_too_far_behind_is_cloned() {
+    for state in [
+        outside(3).with(2, |i| i.set("")),
+        outside(3).with(0, |i| i.purged("a:1-90")).with(2, |i| i.set("a:1-80")),
+    ] {
+        does(
+            &state,
+            &[
+                "record epoch 5: open shop-0, members shop-1, k 1",
+                "clone shop-2 from shop-1",
+            ],
+        );
+    }
+}
+
+#[test]
+fn rule_7_rebuilds_are_limited() {
+    let rebuilt = |incarnation: &str, seconds: i64| {
+        let at = now() - jiff::SignedDuration::from_secs(seconds);
+        let incarnation = mainstay_core::rules::Incarnation(incarnation.to_owned());
+        let rebuild = Rebuild {
+            incarnation,
+            donor: id(1),
+            at,
+            reason: String::new(),
+        };
+        outside(3)
+            .with(2, |i| i.set("a:1-80 x:1"))
+            .rules(|rules| drop(rules.rebuilds.insert(name(2), rebuild)))
+    };
+    waits(&rebuilt("life-2", 5), "a pause after a clone that did not succeed");
+    waits(&rebuilt("an-earlier-life", 30), "it was rebuilt a moment ago");
+    assert_eq!(rebuilt("life-2", 20).does().len(), 2);
+    assert_eq!(rebuilt("an-earlier-life", 70).does().len(), 2);
+}
+
+#[test]
+fn rule_7_an_errant_member_is_isolated_then_dropped() {
+    let state = healthy(3).with(2, |i| i.set("a:1-100 x:1"));
+    does(&state, &["fence shop-2"]);
+    let state = state.with(2, Instance::fenced);
+    does(&state, &["allow shop-0 [shop-1] k 1"]);
+    // Not when it alone can acknowledge.
+    let state = healthy(3).with(1, |i| i.silent(10)).with(2, |i| i.set("a:1-100 x:1"));
+    waits(&state, "another member that can acknowledge");
+}
+
+#[test]
+fn rule_9_a_new_cluster_begins_with_an_election() {
+    let expected = [
+        "record epoch 1: electing, shop-0 preferred, members shop-0 shop-1 shop-2, k 1",
+        "fence shop-0",
+        "fence shop-1",
+        "fence shop-2",
+    ];
+    does(&fresh(3), &expected);
+    does(
+        &fresh(1),
+        &[
+            "record epoch 1: electing, shop-0 preferred, members shop-0, k 0",
+            "fence shop-0",
+        ],
+    );
+    // Not before everybody answered: a volume that cannot be looked at may hold data.
+    waits(&fresh(3).with(2, |i| i.silent(60)), "shop-2 to answer");
+    waits(
+        &fresh(3).with(2, |i| i.mysqld(Mysqld::Initialising)),
+        "shop-2 to be initialised",
+    );
+    // A claim of a further ordinal may hold data, too.
+    waits(
+        &fresh(5).declared(3),
+        "the claim of shop-3 exists beyond the 3 declared instances",
+    );
+}
+
+#[test]
+fn rule_9_a_lost_status_is_resumed_from_the_newest_reign() {
+    let expected = [
+        "record epoch 6: electing, members shop-1 shop-2, k 1",
+        "fence shop-0",
+        "fence shop-1",
+        "fence shop-2",
+    ];
+    does(&healthy(3).without_memory(), &expected);
+    // Somebody was the primary before, and was told more since: the newest *reign* counts, not the newest command.
+    let older = healthy(3)
+        .with(2, |i| i.epoch(3).told(&[id(0)], 1).epoch(9))
+        .without_memory();
+    assert_eq!(older.does()[0], "record epoch 10: electing, members shop-1 shop-2, k 1");
+    // One does not answer, one has an empty volume, one member holds other data: a person.
+    waits(
+        &healthy(3).without_memory().with(1, |i| i.silent(60)),
+        "shop-1 to answer",
+    );
+    waits(
+        &healthy(3).without_memory().with(1, Instance::pristine),
+        "shop-1 has an empty volume",
+    );
+    waits(
+        &healthy(3).without_memory().with(1, Instance::reborn),
+        "shop-1 does not hold the data",
+    );
+}
+
+#[test]
+fn rule_9_a_status_that_is_behind_is_resumed_too() {
+    let state = healthy(3).rules(|rules| rules.epoch = 3);
+    assert_eq!(state.does()[0], "record epoch 6: electing, members shop-1 shop-2, k 1");
+    waits(&state.with(1, |i| i.silent(60)), "shop-1 to answer");
+}
+
+#[test]
+fn rule_9_a_single_instance_grows_by_clone_add_attach_and_raise() {
+    let state = healthy(1).grown(3);
+    does(&state, &["fence shop-1", "fence shop-2"]);
+    let fenced = |i: Instance| i.fenced().epoch(5).report(|r| r.pristine = false);
+    let state = state.with(1, fenced).with(2, fenced);
+    does(
+        &state,
+        &["record epoch 5: open shop-0, members , k 0", "clone shop-1 from shop-0"],
+    );
+}
+
+#[test]
+fn rule_9_shrinking_lowers_k_then_drops() {
+    let state = healthy(3).declared(1);
+    does(
+        &state,
+        &[
+            "record epoch 6: open shop-0, members shop-1 shop-2, k 0",
+            "allow shop-0 [shop-1 shop-2] k 0",
+        ],
+    );
+    let lowered = state
+        .rules(|rules| rules.acks_required = 0)
+        .with(0, |i| i.told(&[id(1), id(2)], 0));
+    does(&lowered, &["allow shop-0 [shop-2] k 0"]);
+    let closed = lowered.with(0, |i| i.told(&[id(2)], 0));
+    does(&closed, &["record epoch 6: open shop-0, members shop-2, k 0"]);
+    // The primary is not wanted: it hands over first.
+    let moved = electing(3).with(2, Instance::leaving);
+    assert!(!moved.does().is_empty());
+}

@@ -1,0 +1,91 @@
+//! What an instance finds on its disk: certificates, passwords, my.cnf, programs.
+
+use super::*;
+
+pub(super) fn ca(name: &str) -> Issuer {
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.distinguished_name.push(rcgen::DnType::CommonName, name);
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
+}
+
+pub(super) fn leaf(issuer: &Issuer, uri: &str) -> (String, String) {
+    leaf_for(issuer, &["localhost"], uri)
+}
+
+pub(super) fn leaf_for(issuer: &Issuer, names: &[&str], uri: &str) -> (String, String) {
+    let key = KeyPair::generate().unwrap();
+    let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+    let years = 2030 + i32::try_from(names.len()).unwrap();
+    let mut params = CertificateParams::new(names).unwrap();
+    params.not_after = rcgen::date_time_ymd(years, 1, 1);
+    params.subject_alt_names.push(SanType::URI(uri.try_into().unwrap()));
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+    let certificate = params.signed_by(&key, issuer).unwrap();
+    (certificate.pem(), key.serialize_pem())
+}
+
+pub(super) fn free_port() -> u16 {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port()
+}
+
+pub(super) fn programs() -> Programs {
+    let root = std::env::var("MAINSTAY_TEST_MYSQL").expect("MAINSTAY_TEST_MYSQL names the files of a MySQL image");
+    let at = |path: &str| OsString::from(format!("{root}/{path}"));
+    let program = |path: &str| {
+        vec![
+            // A test that fails leaves no mysqld behind: it ends with the thread that started it.
+            "setpriv".into(),
+            "--pdeathsig".into(),
+            "KILL".into(),
+            "--".into(),
+            at("usr/lib64/ld-linux-x86-64.so.2"),
+            "--library-path".into(),
+            at("usr/lib/x86_64-linux-gnu"),
+            at(path),
+        ]
+    };
+    let mut mysqld_args: Vec<OsString> = vec![
+        format!("--basedir={root}/usr").into(),
+        format!("--lc-messages-dir={root}/usr/share/mysql").into(),
+        format!("--character-sets-dir={root}/usr/share/mysql/charsets").into(),
+        format!("--plugin-dir={root}/usr/lib/mysql/plugin").into(),
+    ];
+    if rustix::process::geteuid().is_root() {
+        mysqld_args.push("--user=root".into());
+    }
+    Programs {
+        mysqld: program("usr/sbin/mysqld"),
+        mysqld_args,
+        tzinfo: program("usr/bin/mysql_tzinfo_to_sql"),
+        zoneinfo: PathBuf::from(at("usr/share/zoneinfo")),
+    }
+}
+
+/// What the operator would write for a small cluster.
+pub(super) fn my_cnf() -> String {
+    let cluster = serde_json::json!({
+        "apiVersion": "mysql.mainstay.dev/v1",
+        "kind": "MySQLCluster",
+        "metadata": {"name": "shop", "namespace": "prod"},
+        "spec": {
+            "replicas": 3,
+            "image": "mysql:9.7.4",
+            "storage": {"size": "1Gi"},
+            "resources": {"limits": {"memory": "512Mi"}},
+            "config": {"max_connections": 50},
+        },
+    });
+    let cluster = mainstay_core::validate::ValidatedCluster::new(&serde_json::from_value(cluster).unwrap()).unwrap();
+    mainstay_core::mycnf::render(&cluster)
+}
+
+pub(super) fn write(path: &Path, text: &str) {
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(path, text).unwrap();
+}
