@@ -262,6 +262,17 @@ impl Cluster {
             .with_context(|| format!("{pod} has the address {address}"))
     }
 
+    /// Name of the node that an instance runs on.
+    pub async fn node_of(&self, instance: &str) -> Result<String> {
+        let pod = self
+            .pods()
+            .get(instance)
+            .await
+            .with_context(|| format!("failed to get pod {instance}"))?;
+        let node = pod.spec.and_then(|s| s.node_name);
+        node.with_context(|| format!("{instance} has no node"))
+    }
+
     /// The application's login through the primary Service, verified by the CA and the Service's name.
     pub async fn app(&self) -> Result<Login> {
         let secret = self.secret("app").await?;

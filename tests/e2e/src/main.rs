@@ -141,7 +141,7 @@ async fn prepare(arguments: &Arguments) -> Result<Env> {
     };
     ensure!(
         mainstay.is_file(),
-        "there is no {}: build it with cargo build -p mainstay",
+        "there is no {}: build it with cargo build --workspace",
         mainstay.display()
     );
     let env = Env::connect(Settings {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use clap::ValueEnum;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
 use serde_json::{Map, Value, json};
@@ -29,8 +30,8 @@ const API_CUT: Duration = Duration::from_secs(25);
 /// The leader's lease.
 const LEASE: &str = "mainstay-operator";
 
-/// What is done to the primary, or to its node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What is done to the primary, or to its node; by its name in `FAULT` and in the result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Fault {
     MysqldKilled,
     MysqldFrozen,
@@ -43,31 +44,10 @@ enum Fault {
     OperatorAndPrimaryOff,
 }
 
-const ALL: [Fault; 9] = [
-    Fault::MysqldKilled,
-    Fault::MysqldFrozen,
-    Fault::PodDeleted,
-    Fault::NodeOff,
-    Fault::NodeCut,
-    Fault::ApiCut,
-    Fault::NodeFrozen,
-    Fault::DiskError,
-    Fault::OperatorAndPrimaryOff,
-];
-
 impl Fault {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::MysqldKilled => "mysqld-killed",
-            Self::MysqldFrozen => "mysqld-frozen",
-            Self::PodDeleted => "pod-deleted",
-            Self::NodeOff => "node-off",
-            Self::NodeCut => "node-cut",
-            Self::ApiCut => "api-cut",
-            Self::NodeFrozen => "node-frozen",
-            Self::DiskError => "disk-error",
-            Self::OperatorAndPrimaryOff => "operator-and-primary-off",
-        }
+    fn name(self) -> String {
+        let value = self.to_possible_value();
+        value.map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
 
     /// Repetitions when none are asked for.
@@ -133,12 +113,13 @@ pub(super) async fn run(env: &Env) -> Result<()> {
 
 fn chosen() -> Result<Vec<Fault>> {
     let Ok(names) = std::env::var("FAULT") else {
-        return Ok(ALL.to_vec());
+        return Ok(Fault::value_variants().to_vec());
     };
-    let known: Vec<_> = ALL.iter().map(|fault| fault.name()).collect();
     let find = |name: &str| {
-        let found = ALL.iter().copied().find(|fault| fault.name() == name.trim());
-        found.with_context(|| format!("FAULT={name} is not known; there are {}", known.join(", ")))
+        let all = Fault::value_variants();
+        let known = || all.iter().map(|fault| fault.name()).collect::<Vec<_>>().join(", ");
+        let found = Fault::from_str(name.trim(), false).ok();
+        found.with_context(|| format!("FAULT={name} is not known; there are {}", known()))
     };
     names.split(',').map(find).collect()
 }
@@ -154,7 +135,7 @@ async fn all(env: &Env, testbed: &Testbed, namespace: &str, faults: &[Fault]) ->
             gaps.add(&run.await.with_context(|| format!("{} {number}", fault.name()))?);
         }
         say(&format!("{:<25} {}", fault.name(), gaps.line()));
-        results.insert(fault.name().to_owned(), gaps.json());
+        results.insert(fault.name(), gaps.json());
     }
     Ok(results)
 }
@@ -166,7 +147,7 @@ async fn once(env: &Env, cluster: &Cluster, testbed: &Testbed, fault: Fault, num
         beside_the_operator(env, cluster).await?;
     }
     let pod = cluster.primary().await?;
-    let node = node_of(cluster, &pod).await?;
+    let node = cluster.node_of(&pod).await?;
     // Every second client holds every privilege but SHUTDOWN (decision A1).
     let login = if number % 2 == 0 {
         cluster.privileged().await?
@@ -203,14 +184,6 @@ async fn once(env: &Env, cluster: &Cluster, testbed: &Testbed, fault: Fault, num
     Ok(history)
 }
 
-async fn node_of(cluster: &Cluster, pod: &str) -> Result<String> {
-    let object = cluster.pods().get(pod).await.context("failed to get the pod")?;
-    object
-        .spec
-        .and_then(|spec| spec.node_name)
-        .context("the pod has no node")
-}
-
 /// Moves the primary to the node of the leading operator, where an instance is.
 async fn beside_the_operator(env: &Env, cluster: &Cluster) -> Result<()> {
     operator::ready(env).await?;
@@ -231,7 +204,7 @@ async fn beside_the_operator(env: &Env, cluster: &Cluster) -> Result<()> {
     let node = node.with_context(|| format!("the leader {holder} is no pod"))?;
     for ordinal in 0..cluster.get().await?.spec.replicas {
         let instance = cluster.instance(ordinal);
-        if node_of(cluster, &instance).await? != node {
+        if cluster.node_of(&instance).await? != node {
             continue;
         }
         if cluster.primary().await? != instance {
@@ -248,7 +221,8 @@ mod tests {
 
     #[test]
     fn every_fault_has_a_name_of_its_own() {
-        let names: std::collections::BTreeSet<_> = ALL.iter().map(|fault| fault.name()).collect();
-        assert_eq!(names.len(), ALL.len());
+        let all = Fault::value_variants();
+        let names: std::collections::BTreeSet<_> = all.iter().map(|fault| fault.name()).collect();
+        assert_eq!(names.len(), all.len());
     }
 }

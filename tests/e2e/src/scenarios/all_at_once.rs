@@ -102,8 +102,8 @@ async fn lonely_node(cluster: &Cluster) -> Result<String> {
     let mut nodes = Vec::new();
     for ordinal in 0..3 {
         let name = cluster.instance(ordinal);
-        let pod = cluster.pods().get(&name).await.context("failed to get the pod")?;
-        nodes.push((name, pod.spec.and_then(|s| s.node_name).context("the pod has no node")?));
+        let node = cluster.node_of(&name).await?;
+        nodes.push((name, node));
     }
     let replicas = cluster.replicas().await?;
     let alone = |node: &String| nodes.iter().filter(|(_, other)| other == node).count() == 1;
