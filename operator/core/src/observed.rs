@@ -235,6 +235,12 @@ impl InstanceReport {
     pub fn fully_applied(&self) -> bool {
         self.executed.contains(&self.received)
     }
+
+    /// It was never opened and has no transaction: new, or left by a first election that came to no end (rule 9).
+    #[must_use]
+    pub fn is_blank(&self) -> bool {
+        self.persisted.told_epoch == 0 && self.persisted.primary.is_none() && self.set().is_empty()
+    }
 }
 
 /// What an instance was last told, from its state file; all empty when it never was.

@@ -61,6 +61,11 @@ impl Seen<'_> {
         !self.report.set().contains(&source.report.purged)
     }
 
+    /// A clone into it did not succeed: it has no data directory that was ever a server's, and does not make one by itself.
+    pub(crate) fn half_cloned(&self) -> bool {
+        self.report.mysqld == Mysqld::Failed && self.report.server_uuid.is_empty()
+    }
+
     /// Transactions that are received and not yet applied.
     pub(crate) fn backlog(&self) -> u64 {
         self.report.received.subtract(&self.report.executed).count()
@@ -290,9 +295,14 @@ impl<'a> View<'a> {
 
     /// How SQL clients reach an instance.
     pub(crate) fn endpoint(&self, seen: Seen<'_>) -> Endpoint {
+        self.endpoint_of(&seen.id())
+    }
+
+    /// How SQL clients reach an instance, heard or not.
+    pub(crate) fn endpoint_of(&self, id: &MemberId) -> Endpoint {
         Endpoint {
-            id: seen.id(),
-            host: self.subject.host(&seen.instance.name),
+            id: id.clone(),
+            host: self.subject.host(&id.instance),
             port: PORT_ADMIN,
         }
     }

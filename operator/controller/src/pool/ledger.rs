@@ -28,7 +28,7 @@ struct Ledger {
     newest: Pair,
     /// Commands in flight, oldest first.
     open: Vec<(Pair, Busy)>,
-    /// Newest command that was given up and, as far as its caller knows, may still be carried out.
+    /// Newest command that was given up: it may still be carried out while an older pair is reported.
     lost: Option<Pair>,
     /// Newest command that is not in flight any more.
     answer: Option<(Pair, Answer)>,
@@ -87,7 +87,8 @@ impl Ledgers {
             },
             |ledger| {
                 let ledger = lock(&ledger);
-                let all_answered = ledger.open.is_empty() && ledger.lost.is_none();
+                let lost = ledger.lost.is_some_and(|lost| reported < lost);
+                let all_answered = ledger.open.is_empty() && !lost;
                 Standing {
                     settled: all_answered || reported >= ledger.newest,
                     busy: ledger.open.last().map(|(_, command)| *command),
@@ -122,8 +123,8 @@ impl Sent {
         self.pair.1
     }
 
-    /// The manager answered. It carries commands out one after the other and refuses older ones, so an older one that
-    /// was given up is over, too.
+    /// The manager answered. That alone says nothing of an older one that was given up: what is refused before it is made
+    /// durable does not keep an older one from being carried out later. The pair that is reported says it.
     pub(super) fn answered(mut self, refusal: Option<String>) {
         self.end = Some(End::Answered { refusal });
     }
@@ -142,10 +143,7 @@ impl Drop for Sent {
         let mut ledger = lock(&self.ledger);
         ledger.open.retain(|(pair, _)| *pair != self.pair);
         let failure = match end {
-            End::Answered { refusal } => {
-                ledger.lost = ledger.lost.filter(|lost| *lost > self.pair);
-                refusal
-            }
+            End::Answered { refusal } => refusal,
             End::GivenUp { reason } => {
                 ledger.lost = ledger.lost.max(Some(self.pair));
                 Some(reason)
@@ -248,16 +246,20 @@ mod tests {
     }
 
     #[test]
-    fn a_later_answer_settles_an_earlier_command_but_not_the_other_way_round() {
+    fn a_later_command_settles_an_earlier_one_when_it_was_made_durable_but_not_the_other_way_round() {
         let world = World::new();
         drop(world.send(ATTACH));
+        world
+            .send(FENCE)
+            .answered(Some("failed to write the state file".to_owned()));
+        assert!(!world.at((0, 0)).settled, "the first one may still arrive");
         world.send(FENCE).answered(None);
-        assert!(world.at((0, 0)).settled);
+        assert!(world.at((7, 3)).settled);
 
         let older = world.send(ATTACH);
         drop(world.send(FENCE));
         older.answered(Some("no".to_owned()));
-        let standing = world.at((7, 3));
+        let standing = world.at((7, 4));
         assert!(!standing.settled);
         assert_eq!(
             standing.answer.map(|a| a.verb),

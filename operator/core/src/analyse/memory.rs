@@ -24,9 +24,13 @@ pub(super) fn absent(observed: &Observed, analysis: &mut Analysis) {
     }
 }
 
-/// It was told something, or has transactions; while mysqld does not answer nobody knows whether it has.
+/// It was opened once, or has transactions; while mysqld does not answer nobody knows whether it has, if it was told anything.
 fn holds_data(report: &InstanceReport) -> bool {
-    report.persisted.epoch > 0 || (report.mysqld == Mysqld::Running && !report.pristine)
+    if report.mysqld == Mysqld::Running {
+        !report.is_blank()
+    } else {
+        report.persisted.epoch > 0
+    }
 }
 
 /// What the memory says, compared with what was seen.

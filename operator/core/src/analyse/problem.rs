@@ -149,7 +149,7 @@ problems! {
         "a field of the rules' memory in status is missing or cannot be parsed",
         "nothing is touched before it can be read: restore the field, or run an operator that can read it";
     StatusLost: Critical, Nothing, Available,
-        "status holds no memory, and an instance is not pristine",
+        "status holds no memory, and an instance is not blank",
         "it is resumed when every instance answers; if one is lost for good, restore the status of the MySQLCluster";
     StatusBehind: Critical, Nothing, Available,
         "an instance was told of a higher epoch than status holds",

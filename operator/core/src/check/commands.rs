@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{Checker, Violations, enough};
 use crate::action::{InstanceCommand, Verb};
+use crate::observed::Mysqld;
 use crate::rules::{MemberId, Phase, Rules};
 
 impl Checker<'_> {
@@ -97,7 +98,12 @@ impl Checker<'_> {
             .get(name)
             .is_some_and(|rebuild| rebuild.incarnation == to.incarnation);
         violations.unless(intent, 9, || format!("{name} is replaced without a recorded intent"));
-        violations.unless(self.read_only(to).is_some(), 9, || format!("{name} is replaced unseen"));
+        let empty = self
+            .find(to)
+            .is_some_and(|(_, report)| report.mysqld == Mysqld::Failed && report.server_uuid.is_empty());
+        violations.unless(empty || self.read_only(to).is_some(), 9, || {
+            format!("{name} is replaced unseen")
+        });
     }
 }
 

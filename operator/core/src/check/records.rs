@@ -45,10 +45,22 @@ impl Checker<'_> {
     }
 
     fn is_behind(&self, before: &Rules) -> bool {
-        self.heard().any(|(_, report)| report.persisted.epoch > before.epoch)
+        self.heard().any(|(instance, report)| {
+            let told = &report.persisted;
+            let of = |id: &MemberId| id.instance == instance.name && id.incarnation == report.incarnation;
+            let opened = told.primary.as_ref().is_some_and(of);
+            let since = match (&before.phase, &before.primary) {
+                (_, Some(primary)) if !of(&primary.id) => primary.epoch,
+                (Phase::Electing { .. }, Some(_)) => before.epoch.saturating_sub(1),
+                (Phase::Open, Some(_)) => u64::MAX,
+                (_, None) => 0,
+            };
+            told.epoch > before.epoch || (opened && told.told_epoch > since)
+        })
     }
 
-    /// Bootstrap and resumption: all wanted instances are heard, and either all or none of them is pristine.
+    /// Bootstrap and resumption: all wanted instances are heard, and either nobody was ever opened and nobody has a
+    /// transaction, or nobody has an empty volume.
     fn first_record(&self, after: &Rules, violations: &mut Violations) {
         let replicas = self.subject.replicas(self.observed);
         let reports: Vec<_> = self
@@ -58,20 +70,23 @@ impl Checker<'_> {
         violations.unless(u32::try_from(reports.len()) == Ok(replicas), 3, || {
             "decides without a memory and without all instances".to_owned()
         });
-        let new = reports.iter().filter(|(_, report)| report.pristine).count();
+        let highest = reports.iter().map(|(_, report)| report.persisted.epoch).max();
+        violations.unless(after.epoch > highest.unwrap_or_default(), 3, || {
+            "begins under an old epoch".to_owned()
+        });
         violations.unless(matches!(after.phase, Phase::Electing { .. }), 3, || {
             "opens without an election".to_owned()
         });
         if after.primary.is_none() {
-            violations.unless(new == reports.len(), 3, || "bootstraps over data".to_owned());
-        } else {
-            violations.unless(new == 0, 3, || "resumes without all data".to_owned());
-            let highest = reports
+            let opened =
+                |report: &InstanceReport| report.persisted.told_epoch > 0 || report.persisted.primary.is_some();
+            let data = reports
                 .iter()
-                .map(|(_, report)| report.persisted.epoch)
-                .max()
-                .unwrap_or_default();
-            violations.unless(after.epoch > highest, 3, || "resumes under an old epoch".to_owned());
+                .any(|(_, report)| opened(report) || !report.set().is_empty());
+            violations.unless(!data, 3, || "bootstraps over data".to_owned());
+        } else {
+            let empty = reports.iter().any(|(_, report)| report.pristine);
+            violations.unless(!empty, 3, || "resumes without all data".to_owned());
         }
     }
 

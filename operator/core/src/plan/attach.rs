@@ -1,13 +1,16 @@
 //! Members that lost their source are attached again; errant ones are isolated (rules 1 and 7).
 
+use crate::action::Verb;
 use crate::plan::draft::Draft;
 use crate::plan::election;
+use crate::plan::goal::Goal;
 use crate::plan::promotion::needs_threads;
 use crate::rules::PrimaryRef;
 use crate::view::{Seen, View};
 
 /// Looks at each member that runs.
-pub(crate) fn members(view: &View<'_>, primary: &PrimaryRef, open: Seen<'_>, draft: &mut Draft) {
+pub(crate) fn members(view: &View<'_>, primary: &PrimaryRef, open: Seen<'_>, goal: &Goal, draft: &mut Draft) {
+    let leaves = |seen: Seen<'_>| !goal.members.contains(&seen.id());
     for seen in view.members().filter(|seen| seen.running() && !seen.report.writable) {
         if view.kept_out(seen.instance) {
             if !view.fenced(seen) {
@@ -15,6 +18,8 @@ pub(crate) fn members(view: &View<'_>, primary: &PrimaryRef, open: Seen<'_>, dra
             }
         } else if View::errant(seen, open).is_some() {
             isolate(view, seen, draft);
+        } else if leaves(seen) {
+            // What it still receives nobody counts.
         } else if !view.follows(seen, &primary.id) {
             attach(view, seen, open, draft);
         } else if needs_threads(seen) {
@@ -55,4 +60,25 @@ fn attach(view: &View<'_>, seen: Seen<'_>, open: Seen<'_>, draft: &mut Draft) {
         return;
     }
     draft.attach(view, seen, open);
+}
+
+/// Members that this process fenced say nothing of a primary that is silent (rule 2b). They are attached to it, as they
+/// would be if it were heard, and what comes of that is what they say.
+pub(crate) fn witnesses(view: &View<'_>, primary: &PrimaryRef, draft: &mut Draft) {
+    if view.primary().is_some() {
+        return;
+    }
+    let detached = |seen: &Seen<'_>| seen.running() && !seen.report.writable && seen.detached();
+    for seen in view
+        .members()
+        .filter(detached)
+        .filter(|seen| !view.kept_out(seen.instance))
+    {
+        if seen.report.fully_applied() {
+            let source = view.endpoint_of(&primary.id);
+            draft.command(view, seen, Verb::Attach { source }, "");
+        } else if election::stands_still(seen) {
+            election::fence(view, seen, draft);
+        }
+    }
 }

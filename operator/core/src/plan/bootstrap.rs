@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use crate::GtidSet;
 use crate::action::{InstanceCommand, Verb};
-use crate::observed::{InstanceObserved, Mysqld, Observed};
+use crate::observed::{InstanceObserved, InstanceReport, Mysqld, Observed};
 use crate::plan::draft::Draft;
 use crate::plan::election::moment;
 use crate::plan::resume;
@@ -18,7 +18,7 @@ use crate::timing::Timing;
 pub(crate) fn plan(subject: &Subject<'_>, observed: &Observed, now: Timestamp, draft: &mut Draft) {
     match all_instances(subject, observed) {
         Err(reason) => draft.wait("first election", reason),
-        Ok(instances) if instances.iter().all(|(_, pristine)| *pristine) => {
+        Ok(instances) if instances.iter().all(|(_, report)| report.is_blank()) => {
             let ids: Vec<_> = instances.into_iter().map(|(id, _)| id).collect();
             first_election(subject, observed, &ids, now, draft);
         }
@@ -26,11 +26,14 @@ pub(crate) fn plan(subject: &Subject<'_>, observed: &Observed, now: Timestamp, d
     }
 }
 
-/// Each wanted instance, in order, with whether it is pristine; or who is missing, or in the way.
+/// Each wanted instance, in order, with what it reports; or who is missing, or in the way.
 ///
 /// All of them, because a data directory that cannot be looked at may hold data (L7): one of a volume that was kept, or
 /// of an ordinal beyond the declared ones.
-pub(crate) fn all_instances(subject: &Subject<'_>, observed: &Observed) -> Result<Vec<(MemberId, bool)>, String> {
+pub(crate) fn all_instances<'a>(
+    subject: &Subject<'_>,
+    observed: &'a Observed,
+) -> Result<Vec<(MemberId, &'a InstanceReport)>, String> {
     let replicas = subject.replicas(observed);
     if let Some(further) = observed.instances.iter().find(|i| i.ordinal >= replicas && exists(i)) {
         return Err(format!(
@@ -66,7 +69,7 @@ fn exists(instance: &InstanceObserved) -> bool {
     instance.pod.is_some() || instance.claim.is_some()
 }
 
-fn ready(instance: &InstanceObserved) -> Result<(MemberId, bool), String> {
+fn ready(instance: &InstanceObserved) -> Result<(MemberId, &InstanceReport), String> {
     let name = &instance.name;
     let Some(report) = instance.report() else {
         return Err(format!("{name} to answer"));
@@ -77,7 +80,7 @@ fn ready(instance: &InstanceObserved) -> Result<(MemberId, bool), String> {
                 instance: name.clone(),
                 incarnation: report.incarnation.clone(),
             },
-            report.pristine,
+            report,
         )),
         Mysqld::Initialising => Err(format!("{name} to be initialised")),
         Mysqld::Starting => Err(format!("mysqld of {name} to start")),
@@ -90,7 +93,7 @@ fn ready(instance: &InstanceObserved) -> Result<(MemberId, bool), String> {
 fn first_election(subject: &Subject<'_>, observed: &Observed, ids: &[MemberId], now: Timestamp, draft: &mut Draft) {
     let acks_required = u32::try_from(ids.len() / 2).unwrap_or_default();
     let rules = Rules {
-        epoch: 1,
+        epoch: resume::highest_epoch(observed) + 1,
         owner: observed.operator.clone(),
         phase: Phase::Electing {
             preferred: ids.first().cloned(),

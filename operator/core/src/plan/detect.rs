@@ -146,16 +146,20 @@ fn cut_off(view: &View<'_>, primary: &PrimaryRef, seen: Seen<'_>) -> Option<Stri
     let heard: Vec<_> = view.members().filter(Seen::running).collect();
     let receiving = heard.iter().filter(|seen| view.receiving(**seen)).count();
     let missing = view.rules.members.len().saturating_sub(heard.len());
-    // Those that are merely detached are attached first; only a connection that brings nothing is a witness.
-    let detached = |seen: &Seen<'_>| !view.follows(*seen, &primary.id) && !view.kept_out(seen.instance);
-    let detached = heard.iter().any(detached);
-    let deaf = heard
-        .iter()
-        .any(|member| view.follows(*member, &primary.id) && !view.receiving(*member));
-    (receiving < acks && missing < acks && deaf && !detached).then(|| {
+    let asked: Vec<_> = heard.iter().filter(|seen| !view.kept_out(seen.instance)).collect();
+    let deaf = !asked.is_empty() && asked.iter().all(|seen| is_deaf(view, primary, **seen));
+    (receiving < acks && missing < acks && deaf).then(|| {
         format!(
             "{} is open, but only {receiving} members receive from it and {acks} have to",
             seen.instance.name
         )
     })
+}
+
+/// A connection that brings nothing, or cannot be made. Those that are merely detached are attached first, and one that was
+/// attached a moment ago has said nothing yet.
+fn is_deaf(view: &View<'_>, primary: &PrimaryRef, seen: Seen<'_>) -> bool {
+    let replication = &seen.report.replication;
+    let tried = replication.last_heard.is_some() || !replication.receiver_error.is_empty();
+    view.follows(seen, &primary.id) && !view.receiving(seen) && tried
 }

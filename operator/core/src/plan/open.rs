@@ -2,7 +2,7 @@
 
 use crate::plan::detect::{self, State};
 use crate::plan::draft::Draft;
-use crate::plan::{election, promotion, request, steady};
+use crate::plan::{attach, election, promotion, request, steady};
 use crate::progress::Stage;
 use crate::view::{Seen, View};
 
@@ -48,6 +48,7 @@ pub(crate) fn plan(view: &View<'_>, draft: &mut Draft) {
         State::Waiting(reason) => {
             draft.wait("primary", reason);
             draft.look_in(view.timing.silence);
+            attach::witnesses(view, primary, draft);
         }
     }
 }

@@ -32,7 +32,8 @@ pub(crate) fn plan(view: &View<'_>, winner: Seen<'_>, loss: Option<DataLoss>, dr
     draft.stage(Stage::Attaching);
     attach(view, winner, draft);
     draft.wait("election", text::promotion(winner, have, wanted));
-    let reachable = view.heard().filter(|seen| may_follow(view, *seen, winner)).count();
+    let may_follow = |seen: &Seen<'_>| may_follow(view, *seen, winner) || is_asked(view, *seen, winner);
+    let reachable = view.heard().filter(may_follow).count();
     if count(reachable) < view.rules.acks_required {
         rebuild::for_election(view, winner, draft);
     }
@@ -85,6 +86,16 @@ fn may_follow(view: &View<'_>, seen: Seen<'_>, winner: Seen<'_>) -> bool {
         // A new data directory next to one with data is cloned, because replaying a history takes long. Not a member's,
         // which is never replaced: it may be empty because nothing was ever written.
         && (!set.is_empty() || winner.report.set().is_empty() || view.is_member(seen))
+}
+
+/// It runs and has not answered yet: it may turn out to be one that may follow. Nobody's data directory is given up for want
+/// of an answer that is on its way.
+fn is_asked(view: &View<'_>, seen: Seen<'_>, winner: Seen<'_>) -> bool {
+    let heard = seen.instance.heard();
+    let busy = heard.is_some_and(|heard| heard.busy.is_some());
+    let answer = heard.and_then(|heard| heard.answer.as_ref());
+    let fails = answer.is_some_and(|answer| answer.verb == VerbKind::Fence && answer.failure.is_some());
+    seen.id() != winner.id() && seen.running() && !view.held(seen) && (busy || !fails)
 }
 
 /// Those that follow the winner, are connected and contain its set.
@@ -175,11 +186,15 @@ pub(crate) fn reopen(view: &View<'_>, primary: Seen<'_>, draft: &mut Draft) {
     }
 }
 
-/// The test of rule 5: k listed members are confirmed to contain the primary's set.
+/// The test of rule 5: k listed members are confirmed to contain the primary's set, and follow it. (Open waits for them to
+/// be connected; those that are detached would let it fail, and cost the time that it waits.)
 pub(crate) fn may_open(view: &View<'_>, primary: Seen<'_>) -> bool {
     let set = primary.report.set();
     let contain = view.members().filter(|seen| {
-        view.confirmed(*seen) && seen.running() && !seen.report.writable && seen.report.set().contains(&set)
+        view.confirmed(*seen)
+            && !seen.report.writable
+            && view.follows(*seen, &primary.id())
+            && seen.report.set().contains(&set)
     });
     view.fenced(primary)
         && primary.report.fully_applied()

@@ -31,7 +31,8 @@ pub(crate) fn for_election(view: &View<'_>, winner: Seen<'_>, draft: &mut Draft)
     let attached = |seen: &Seen<'_>| view.held(*seen) && view.follows(*seen, &winner.id());
     let mut donors: Vec<_> = view.heard().filter(attached).collect();
     donors.push(winner);
-    let wanted = |seen: &Seen<'_>| view.fenced(*seen) && !view.kept_out(seen.instance);
+    let judged = |seen: &Seen<'_>| view.fenced(*seen) || seen.half_cloned();
+    let wanted = |seen: &Seen<'_>| judged(seen) && !view.kept_out(seen.instance);
     for seen in view.heard().filter(outside).filter(wanted) {
         let why = format!(
             "{} cannot follow {}, and too few others can",
@@ -92,7 +93,7 @@ fn rebuild(view: &View<'_>, seen: Seen<'_>, donors: &[Seen<'_>], why: &str, draf
 fn too_early(view: &View<'_>, seen: Seen<'_>) -> Option<(&'static str, Duration)> {
     let last = view.rules.rebuilds.get(&seen.instance.name)?;
     let age = view.age(last.at);
-    let (pause, reason) = if last.incarnation == seen.report.incarnation {
+    let (pause, reason) = if last.incarnation == seen.report.incarnation || seen.half_cloned() {
         (view.timing.clone_retry, "a pause after a clone that did not succeed")
     } else if seen.report.set().is_empty() {
         // A new volume, not a rebuilt one that went wrong again.

@@ -4,19 +4,37 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
-use crate::observed::{InstanceReport, Observed};
+use crate::observed::{InstanceObserved, InstanceReport, Observed};
 use crate::plan::bootstrap::{all_instances, fence_all};
 use crate::plan::draft::Draft;
 use crate::plan::election::moment;
-use crate::rules::{MemberId, Phase, PrimaryRef, Rules};
+use crate::rules::{Incarnation, MemberId, Phase, PrimaryRef, Rules};
 use crate::subject::Subject;
 
-/// An instance was told of a higher epoch than status knows: status was restored from an older copy.
+/// Status was restored from an older copy: an instance was told of a higher epoch than status knows, or was opened after
+/// what status says.
 pub(crate) fn is_behind(observed: &Observed, rules: &Rules) -> bool {
-    highest_epoch(observed) > rules.epoch
+    highest_epoch(observed) > rules.epoch || was_opened(observed, rules)
 }
 
-fn highest_epoch(observed: &Observed) -> u64 {
+/// The epoch alone does not tell: the record of a winner does not raise it. But whoever was opened was told so, as a primary
+/// that is recorded in that epoch, and not while it is still sought.
+fn was_opened(observed: &Observed, rules: &Rules) -> bool {
+    let known = |id: &MemberId| match &rules.primary {
+        None => 0,
+        Some(primary) if primary.id != *id => primary.epoch,
+        Some(_) if matches!(rules.phase, Phase::Electing { .. }) => rules.epoch.saturating_sub(1),
+        Some(_) => u64::MAX,
+    };
+    let opened = |instance: &InstanceObserved| {
+        let (id, told) = (instance.member_id()?, &instance.report()?.persisted);
+        (told.primary.as_ref() == Some(&id)).then(|| told.told_epoch > known(&id))
+    };
+    observed.instances.iter().filter_map(opened).any(|opened| opened)
+}
+
+/// The newest epoch that any instance was told of; 0 when none was.
+pub(crate) fn highest_epoch(observed: &Observed) -> u64 {
     observed
         .instances
         .iter()
@@ -61,7 +79,7 @@ type Reign<'a> = (Vec<MemberId>, MemberId, &'a InstanceReport);
 /// All instances, and the one that was told last that it is the primary.
 fn last_reign<'a>(subject: &Subject<'_>, observed: &'a Observed) -> Result<Reign<'a>, String> {
     let instances = all_instances(subject, observed)?;
-    if let Some((id, _)) = instances.iter().find(|(_, pristine)| *pristine) {
+    if let Some((id, _)) = instances.iter().find(|(_, report)| report.pristine) {
         return Err(format!(
             "a person: {} has an empty volume while others hold data, and status that said who had been the primary is \
              lost",
@@ -90,6 +108,19 @@ fn last_reign<'a>(subject: &Subject<'_>, observed: &'a Observed) -> Result<Reign
     }
 }
 
+/// A member in a life that nobody knows any more, of each instance that the list does not name as it is now: it may have
+/// acknowledged, because a list without a member is in force before its copies were shown to be elsewhere (rule 1). Nobody can
+/// confirm these, so that the election goes on only with the old primary itself, which has everything.
+fn unknown(observed: &Observed, primary: &MemberId, listed: &[MemberId]) -> impl Iterator<Item = MemberId> {
+    let unlisted = |instance: &&InstanceObserved| {
+        instance.name != primary.instance && !instance.member_id().is_some_and(|id| listed.contains(&id))
+    };
+    observed.instances.iter().filter(unlisted).map(|instance| MemberId {
+        instance: instance.name.clone(),
+        incarnation: Incarnation("unknown".to_owned()),
+    })
+}
+
 fn resumed(
     subject: &Subject<'_>,
     observed: &Observed,
@@ -108,7 +139,13 @@ fn resumed(
         phase: Phase::Electing { preferred: None },
         phase_since: now,
         baseline: told.baseline.clone(),
-        members: told.members.iter().filter(|member| *member != &id).cloned().collect(),
+        members: told
+            .members
+            .iter()
+            .filter(|member| *member != &id)
+            .cloned()
+            .chain(unknown(observed, &id, &told.members))
+            .collect(),
         primary: Some(PrimaryRef {
             id,
             server_uuid,

@@ -18,7 +18,7 @@ pub(crate) fn plan(view: &View<'_>, primary: &PrimaryRef, open: Seen<'_>, draft:
     let goal = Goal::of(view, open);
     let in_force = list::in_force(view, open, &goal);
 
-    attach::members(view, primary, open, draft);
+    attach::members(view, primary, open, &goal, draft);
     let returning = join::judge(view, open, draft);
 
     let joins = in_force && join::record(view, open, &goal, &returning, draft);

@@ -14,7 +14,8 @@ pub(crate) fn choose<'a>(view: &View<'a>, preferred: Option<&MemberId>) -> Resul
         .iter()
         .fold(GtidSet::new(), |all, seen| all.union(&seen.report.set()));
     let mut candidates = candidates(view, &held);
-    candidates.sort_by_cached_key(|seen| rank(view, *seen, preferred, &everything));
+    let spare = can_do_without_primary(view, &held);
+    candidates.sort_by_cached_key(|seen| rank(view, *seen, preferred, &everything, spare));
     candidates
         .first()
         .copied()
@@ -66,7 +67,7 @@ type Rank = (
 );
 
 /// Smaller is better; in the order of rule 4.
-fn rank(view: &View<'_>, seen: Seen<'_>, preferred: Option<&MemberId>, everything: &GtidSet) -> Rank {
+fn rank(view: &View<'_>, seen: Seen<'_>, preferred: Option<&MemberId>, everything: &GtidSet, spare: bool) -> Rank {
     let id = seen.id();
     let stuck = !seen.report.fully_applied() && !seen.report.replication.applier_error.is_empty();
     let followers = view
@@ -77,7 +78,7 @@ fn rank(view: &View<'_>, seen: Seen<'_>, preferred: Option<&MemberId>, everythin
         preferred != Some(&id),
         seen.leaving() || !view.wanted(seen.instance),
         stuck,
-        flaps(view, seen),
+        spare && flaps(view, seen),
         !seen.report.set().contains(everything),
         Reverse(followers),
         version(&seen.report.version),
@@ -86,6 +87,14 @@ fn rank(view: &View<'_>, seen: Seen<'_>, preferred: Option<&MemberId>, everythin
         view.is_primary(seen),
         seen.instance.ordinal,
     )
+}
+
+/// Another one and k followers of it are held: what the old primary alone has would keep it from following.
+fn can_do_without_primary(view: &View<'_>, held: &[Seen<'_>]) -> bool {
+    let others = held
+        .iter()
+        .filter(|seen| !view.is_primary(**seen) && view.legit(**seen).contains(&seen.report.set()));
+    others.count() > usize::try_from(view.rules.acks_required).unwrap_or(usize::MAX)
 }
 
 /// The recorded primary, lost shortly after it was recorded: one that crashes again and again would be elected each time,

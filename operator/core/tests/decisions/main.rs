@@ -14,6 +14,7 @@ mod convergence;
 mod counterexamples;
 mod documentation;
 mod faults;
+mod modelled;
 mod requests;
 mod rules;
 mod states;

@@ -174,7 +174,12 @@ fn without_a_memory_nothing_is_done_on_request() {
     refused_without_record(&fresh(3).asks("nonsense"), "failed to read the request");
     let behind = healthy(3).rules(|rules| rules.epoch = 3);
     refused_without_record(&behind.asks(&asks("fence", 1)), "status is older than");
-    let electing = electing(3).rules(|rules| rules.primary = None);
+    let electing = electing(3).rules(|rules| rules.primary = None).with(0, |i| {
+        i.report(|report| {
+            report.persisted.primary = None;
+            report.persisted.told_epoch = 0;
+        })
+    });
     refused(&electing.asks(&asks("promote", 1)), "no primary was recorded yet");
     // Not even read, if the memory cannot be.
     let mut state = healthy(3).asks(&asks("promote", 1));

@@ -51,7 +51,14 @@ fn rule_2b_a_silent_primary_needs_two_kinds_of_witness() {
         &[ELECTION, "fence shop-1", "fence shop-2"],
     );
     let ours = |i: Instance| i.fenced().answered(VerbKind::Fence, 5, None);
-    waits(&silent(10).with(1, ours), "0 of 1 members do not receive");
+    let state = silent(10).with(1, ours);
+    assert!(
+        state.waits().contains("0 of 1 members do not receive"),
+        "{}",
+        state.waits()
+    );
+    // It is attached, and says something then.
+    does(&state, &["attach shop-1 to shop-0"]);
 }
 
 #[test]

@@ -250,6 +250,27 @@ fn rule_9_a_new_cluster_begins_with_an_election() {
     );
 }
 
+/// F27: deleted in the middle of its first election, and created again over the claims that it left.
+#[test]
+fn rule_9_a_first_election_without_end_is_begun_again() {
+    let fenced = |i: Instance| i.fenced().set("").epoch(4).report(|r| r.pristine = false);
+    let state = fresh(3).with(0, fenced).with(2, fenced);
+    let expected = [
+        "record epoch 5: electing, members shop-0 shop-1 shop-2, k 1",
+        "fence shop-0",
+        "fence shop-1",
+        "fence shop-2",
+    ];
+    does(&state, &expected);
+    // Nobody has a transaction, but one was opened: an ordinary resumption, for which nobody's volume may be new.
+    waits(
+        &state.clone().with(0, |i| i.told(&[id(1), id(2)], 1)),
+        "shop-1 has an empty volume",
+    );
+    // Or one has a transaction, wherever it comes from.
+    waits(&state.with(0, |i| i.set("a:1")), "shop-1 has an empty volume");
+}
+
 #[test]
 fn rule_9_a_lost_status_is_resumed_from_the_newest_reign() {
     let expected = [

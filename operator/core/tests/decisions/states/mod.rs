@@ -396,6 +396,14 @@ impl State {
         lines
     }
 
+    /// The memory that is recorded.
+    pub(crate) fn plan_record(&self) -> Rules {
+        let Some(Action::Record(record)) = self.plan().actions.into_iter().next() else {
+            panic!("no record: {}", self.waits())
+        };
+        record.rules
+    }
+
     /// What is waited for.
     pub(crate) fn waits(&self) -> String {
         let waiting = self.plan().waiting;
