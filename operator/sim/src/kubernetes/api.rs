@@ -236,6 +236,12 @@ impl Server {
         self.with(|s| s.store.compact());
     }
 
+    /// Forgets the requests and the changes that were kept, so that what is allocated is what is in use.
+    pub fn forget(&self) {
+        self.clear_requests();
+        self.with(|s| s.store.forget());
+    }
+
     /// Injects a fault.
     pub fn inject(&self, rule: Rule) -> Fired {
         self.with(|s| s.faults.add(rule))

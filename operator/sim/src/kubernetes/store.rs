@@ -106,6 +106,12 @@ impl Store {
         self.compacted
     }
 
+    /// Compacts, and drops the log: there are no stale lists from before.
+    pub(super) fn forget(&mut self) {
+        self.compact();
+        self.log.clear();
+    }
+
     /// No watch may start from an older version any more: it gets 410. The log itself is kept for stale lists.
     pub const fn compact(&mut self) {
         self.compacted = self.version;

@@ -256,7 +256,7 @@ fn rule_9_a_first_election_without_end_is_begun_again() {
     let fenced = |i: Instance| i.fenced().set("").epoch(4).report(|r| r.pristine = false);
     let state = fresh(3).with(0, fenced).with(2, fenced);
     let expected = [
-        "record epoch 5: electing, members shop-0 shop-1 shop-2, k 1",
+        "record epoch 5: electing, shop-0 preferred, members shop-0 shop-1 shop-2, k 1",
         "fence shop-0",
         "fence shop-1",
         "fence shop-2",
