@@ -7,9 +7,15 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use mysql_async::prelude::{FromRow, Queryable as _};
 use mysql_async::{Conn, Opts, OptsBuilder, SslOpts};
+use tokio::time::error::Elapsed;
+use tokio::time::{Instant, sleep};
 
 /// How long a client waits for one answer: kube-proxy does not reset connections to a dead node (decision A9).
 pub const PATIENCE: Duration = Duration::from_secs(1);
+/// How long a login may take, and how long it is tried.
+const LOGIN: (Duration, Duration) = (Duration::from_secs(3), Duration::from_secs(10));
+/// Between two tries.
+const PAUSE: Duration = Duration::from_millis(100);
 /// How long a client waits for a statement that may take its time.
 const LONG: Duration = Duration::from_mins(1);
 
@@ -58,10 +64,16 @@ impl Login {
             .into()
     }
 
-    /// Logs in.
+    /// Logs in. The way to a server may be a moment behind its state (kube-proxy): who cannot be reached is asked again.
     pub async fn connect(&self) -> Result<Client> {
-        let within = Duration::from_secs(5);
-        self.connect_within(within).await
+        let (attempt, limit) = LOGIN;
+        let deadline = Instant::now() + limit;
+        loop {
+            match self.connect_within(attempt).await {
+                Err(error) if is_unreachable(&error) && Instant::now() < deadline => sleep(PAUSE).await,
+                other => return other,
+            }
+        }
     }
 
     /// Logs in within a time.
@@ -73,6 +85,16 @@ impl Login {
             .with_context(|| format!("failed to log in to {to}"))?;
         Ok(Client { conn, to })
     }
+}
+
+/// No answer, or none of a server; one that refuses a login has answered.
+fn is_unreachable(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        cause.is::<Elapsed>()
+            || cause
+                .downcast_ref::<mysql_async::Error>()
+                .is_some_and(|e| matches!(e, mysql_async::Error::Io(_)))
+    })
 }
 
 /// A session.

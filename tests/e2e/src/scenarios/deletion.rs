@@ -5,6 +5,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Secret, Service};
+use kube::ResourceExt as _;
 use kube::api::{DeleteParams, ListParams};
 use serde_json::json;
 
@@ -73,10 +74,20 @@ async fn lost_stateful_set(cluster: &Cluster) -> Result<()> {
     sets.delete(&cluster.name, &DeleteParams::background())
         .await
         .context("failed to delete the StatefulSet")?;
-    wait::object(&sets, &cluster.name, "waiting for a new StatefulSet", HEAL, |s| {
-        s.is_some_and(|s| s.metadata.uid != before && s.metadata.deletion_timestamp.is_none())
-            .then_some(())
+    let after = wait::object(&sets, &cluster.name, "waiting for a new StatefulSet", HEAL, |s| {
+        s.filter(|s| s.metadata.uid != before && s.metadata.deletion_timestamp.is_none())
+            .and_then(kube::ResourceExt::uid)
     })
+    .await?;
+    // Until the old pods are gone, the cluster looks as it did.
+    let is_new = |pod: &Pod| pod.owner_references().iter().any(|owner| owner.uid == after);
+    wait::objects(
+        &cluster.of::<Pod>(),
+        &cluster.selector(),
+        "waiting for its pods",
+        HEAL,
+        |pods| (pods.len() == 3 && pods.values().all(is_new)).then_some(()),
+    )
     .await?;
     cluster.serves(HEAL).await.context("StatefulSet deleted")
 }
