@@ -58,7 +58,7 @@ pub fn annotated(mut desired: Value, name: &str, text: &str) -> Value {
 /// The first 16 hexadecimal digits of the SHA-256 of a value; maps are hashed in the order of their keys.
 #[must_use]
 pub fn hash(value: &Value) -> String {
-    let digest = Sha256::digest(canonical(value).as_bytes());
+    let digest = Sha256::digest(canonical(value));
     digest.iter().take(8).fold(String::with_capacity(16), |mut text, byte| {
         text.push(char::from_digit(u32::from(byte >> 4), 16).unwrap_or('0'));
         text.push(char::from_digit(u32::from(byte & 15), 16).unwrap_or('0'));
@@ -152,26 +152,45 @@ fn text(value: &Value) -> String {
 }
 
 /// JSON with the keys of every map in order, whatever the map type of `serde_json` preserves.
-fn canonical(value: &Value) -> String {
+fn canonical(value: &Value) -> Vec<u8> {
+    let mut json = Vec::with_capacity(4096);
+    write_canonical(value, &mut json);
+    json
+}
+
+fn write_canonical(value: &Value, json: &mut Vec<u8>) {
     match value {
         Value::Object(map) => {
-            let mut keys: Vec<&String> = map.keys().collect();
-            keys.sort();
-            let fields: Vec<String> = keys
-                .into_iter()
-                .map(|key| {
-                    format!(
-                        "{}:{}",
-                        Value::String(key.clone()),
-                        map.get(key).map(canonical).unwrap_or_default()
-                    )
-                })
-                .collect();
-            format!("{{{}}}", fields.join(","))
+            let mut fields: Vec<(&String, &Value)> = map.iter().collect();
+            fields.sort_by_key(|(key, _)| *key);
+            json.push(b'{');
+            for (n, (key, value)) in fields.into_iter().enumerate() {
+                if n > 0 {
+                    json.push(b',');
+                }
+                write_scalar(key, json);
+                json.push(b':');
+                write_canonical(value, json);
+            }
+            json.push(b'}');
         }
-        Value::Array(items) => format!("[{}]", items.iter().map(canonical).collect::<Vec<_>>().join(",")),
-        scalar => scalar.to_string(),
+        Value::Array(items) => {
+            json.push(b'[');
+            for (n, item) in items.iter().enumerate() {
+                if n > 0 {
+                    json.push(b',');
+                }
+                write_canonical(item, json);
+            }
+            json.push(b']');
+        }
+        scalar => write_scalar(scalar, json),
     }
+}
+
+/// Texts and scalars can always be written as JSON, and a vector always has room.
+fn write_scalar(value: &impl serde::Serialize, json: &mut Vec<u8>) {
+    let _ = serde_json::to_writer(json, value);
 }
 
 #[cfg(test)]
@@ -274,6 +293,17 @@ mod tests {
         let observed = stamped(before.clone());
         before["metadata"].as_object_mut().unwrap().remove("annotations");
         assert!(needs_apply(&stamped(before), &observed).is_some());
+    }
+
+    /// Another hash of the same object would have every pod of every cluster made anew.
+    #[test]
+    fn the_hash_of_an_object_is_the_same_in_all_versions() {
+        let object = json!({"b": [1, 2.5, null, true, "\u{e9}\"\n"], "a": {"d": {}, "c": []}});
+        assert_eq!(
+            canonical(&object),
+            "{\"a\":{\"c\":[],\"d\":{}},\"b\":[1,2.5,null,true,\"\u{e9}\\\"\\n\"]}".as_bytes()
+        );
+        assert_eq!(hash(&json!({"a": 1})), "015abd7f5cc57a2d");
     }
 
     #[test]

@@ -56,7 +56,7 @@ impl World {
 
     /// Commits one row on whoever has an address, as a client with an old connection or a stale route does.
     pub async fn write_at(&self, address: IpAddr, namespace: &str, cluster: &str) -> Outcome {
-        let Some((row, committed)) = self.change(|w| w.begin_write(address)) else {
+        let Some((row, committed)) = self.begin_at(address) else {
             return Outcome::Refused;
         };
         let outcome = match tokio::time::timeout(PATIENCE, committed).await {
@@ -71,6 +71,12 @@ impl World {
             }
         });
         outcome
+    }
+
+    /// Begins to commit a row on whoever has an address, if it takes it. The receiver is told when it is committed.
+    #[must_use]
+    pub fn begin_at(&self, address: IpAddr) -> Option<(u64, tokio::sync::oneshot::Receiver<()>)> {
+        self.change(|w| w.begin_write(address))
     }
 
     /// Writes in a loop until the task is aborted.

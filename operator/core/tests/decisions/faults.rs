@@ -2,6 +2,8 @@
 //! of the spec, lost volumes. Safety is checked after every tick, each plan by the invariant checker; when the faults stop,
 //! everything has to settle. A failure names its seed: pin it below.
 
+use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::world::World;
@@ -9,13 +11,32 @@ use crate::world::random::Random;
 
 /// Seeds that once failed. 1050: members without any transaction did not follow a winner with its first one.
 const PINNED: &[u64] = &[1050];
+/// The same of short runs.
+const PINNED_SHORT: &[u64] = &[];
+
+/// Faults of a long run, and of a short one.
+const LONG: u32 = 25;
+const SHORT: u32 = 6;
 
 fn run(seed: u64) {
-    let replicas = if seed % 4 == 3 { 5 } else { 3 };
+    let mut world = at_rest(seed, replicas(seed));
+    faults(&mut world, seed, LONG);
+}
+
+fn replicas(seed: u64) -> i32 {
+    if seed % 4 == 3 { 5 } else { 3 }
+}
+
+/// A cluster in which everything is in place.
+fn at_rest(seed: u64, replicas: i32) -> World {
     let mut world = World::new(seed, replicas);
-    let mut random = Random::new(seed ^ 0xFA17);
     world.say(format!("seed {seed}"));
     world.settle(Duration::from_mins(1));
+    world
+}
+
+fn faults(world: &mut World, seed: u64, count: u32) {
+    let mut random = Random::new(seed ^ 0xFA17);
     world.settings.stale = random.below(60);
     world.settings.lose = random.below(15);
     world.settings.late = random.below(15);
@@ -26,14 +47,14 @@ fn run(seed: u64) {
     let mut volumes_lost = 0;
     // Randomness of its own, so that a pinned seed stays what it was.
     let mut people = Random::new(seed ^ 0x9E09);
-    for _ in 0..25 {
-        fault(&mut world, &mut random, &mut volumes_lost);
+    for _ in 0..count {
+        fault(world, &mut random, &mut volumes_lost);
         if seed % 3 == 1 && people.chance(30) {
-            ask(&mut world, &mut people);
+            ask(world, &mut people);
         }
         world.run(Duration::from_millis(random.below(4000)));
     }
-    calm(&mut world);
+    calm(world);
 }
 
 fn fault(world: &mut World, random: &mut Random, volumes_lost: &mut u32) {
@@ -69,8 +90,13 @@ fn ask(world: &mut World, people: &mut Random) {
     world.ask(verb, ordinal, false);
 }
 
-/// Everybody who is kept out is let in.
+/// Everybody who is kept out is let in, also who is about to be.
 fn let_in(world: &mut World) {
+    if let Some(id) = world.asked() {
+        world.until("answered", Duration::from_mins(5), |world| {
+            world.answered(&id).is_some()
+        });
+    }
     while let Some(fence) = world.kubernetes.status.fences.first().cloned() {
         let ordinal = world
             .nodes
@@ -104,28 +130,57 @@ fn calm(world: &mut World) {
     assert!(has.contains(&world.acked));
 }
 
-fn guarded(seed: u64) {
-    let run = std::panic::catch_unwind(|| run(seed));
-    if let Err(panic) = run {
-        eprintln!("seed {seed} failed");
+/// Says which seed failed.
+fn guarded(variable: &str, seed: u64, run: impl FnOnce() + std::panic::UnwindSafe) {
+    if let Err(panic) = std::panic::catch_unwind(run) {
+        eprintln!("{variable}={seed}:1 failed");
         std::panic::resume_unwind(panic);
     }
 }
 
-/// The first seed and how many: `MAINSTAY_SEEDS=1000:500` for a longer run.
+/// The first seed and how many: `MAINSTAY_SEEDS=1000:500` for more long runs, `MAINSTAY_SHORT_SEEDS` for short ones.
 #[expect(clippy::disallowed_methods, reason = "a longer run is asked for from outside")]
-fn seeds() -> (u64, u64) {
-    let asked = std::env::var("MAINSTAY_SEEDS").ok();
+fn seeds(variable: &str, usual: u64) -> std::ops::Range<u64> {
+    let asked = std::env::var(variable).ok();
     let asked = asked.as_deref().and_then(|text| text.split_once(':'));
-    asked.map_or((0, 25), |(first, count)| {
+    let (first, count) = asked.map_or((0, usual), |(first, count)| {
         (first.parse().unwrap(), count.parse().unwrap())
-    })
+    });
+    first..first + count
 }
 
 #[test]
 fn random_faults_lose_nothing_and_heal() {
-    let (first, count) = seeds();
-    for seed in PINNED.iter().copied().chain(first..first + count) {
-        guarded(seed);
+    for seed in PINNED.iter().copied().chain(seeds("MAINSTAY_SEEDS", 25)) {
+        guarded("MAINSTAY_SEEDS", seed, || run(seed));
     }
+}
+
+/// Many short runs from clusters at rest, on all processors: each a handful of faults and the peace after them.
+#[test]
+fn a_few_faults_lose_nothing_and_heal_in_ten_thousand_variants() {
+    let seeds: Vec<u64> = PINNED_SHORT
+        .iter()
+        .copied()
+        .chain(seeds("MAINSTAY_SHORT_SEEDS", 10_000))
+        .collect();
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let bases = [at_rest(1, 3), at_rest(2, 5)];
+        while let Some(seed) = seeds.get(next.fetch_add(1, Ordering::Relaxed)).copied() {
+            let mut world = bases[usize::from(replicas(seed) == 5)].clone();
+            world.random = Random::new(seed);
+            guarded(
+                "MAINSTAY_SHORT_SEEDS",
+                seed,
+                AssertUnwindSafe(|| faults(&mut world, seed, SHORT)),
+            );
+        }
+    };
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(work);
+        }
+    });
 }

@@ -8,6 +8,10 @@
     reason = "a test that cannot go on has failed"
 )]
 
+/// The small world allocates and frees all the time; musl's own allocator asks the kernel for every second piece.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 mod any_state;
 mod building;
 mod convergence;

@@ -13,6 +13,7 @@
 mod accounts;
 mod clones;
 mod commands;
+mod conformance;
 mod cut;
 mod facts;
 mod frozen;

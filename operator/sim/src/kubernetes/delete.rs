@@ -115,7 +115,8 @@ fn mark(store: &mut Store, key: &Key, live: &Arc<Value>, grace: i64) -> Arc<Valu
 }
 
 fn orphan(store: &mut Store, uid: &str) {
-    for (key, mut object) in owned(store) {
+    for (key, object) in owned(store) {
+        let mut object = Value::clone(&object);
         let Some(references) = object
             .pointer_mut("/metadata/ownerReferences")
             .and_then(Value::as_array_mut)
@@ -130,7 +131,7 @@ fn orphan(store: &mut Store, uid: &str) {
     }
 }
 
-fn owned(store: &Store) -> Vec<(Key, Value)> {
+fn owned(store: &Store) -> Vec<(Key, Arc<Value>)> {
     store
         .all()
         .filter(|(_, o)| {
@@ -138,7 +139,7 @@ fn owned(store: &Store) -> Vec<(Key, Value)> {
                 .and_then(Value::as_array)
                 .is_some_and(|r| !r.is_empty())
         })
-        .map(|(k, o)| (k.clone(), Value::clone(o)))
+        .map(|(k, o)| (k.clone(), Arc::clone(o)))
         .collect()
 }
 
@@ -146,17 +147,15 @@ fn owned(store: &Store) -> Vec<(Key, Value)> {
 ///
 /// An object goes when none of its owners exists, by uid: an owner that was replaced by one of the same name is gone.
 pub fn collect_garbage(store: &mut Store) -> usize {
-    let uids: BTreeSet<String> = store.all().map(|(_, o)| text(o, "/metadata/uid").to_owned()).collect();
-    let mut doomed: Vec<Key> = owned(store)
-        .into_iter()
-        .filter(|(_, o)| {
-            let references = o.pointer("/metadata/ownerReferences").and_then(Value::as_array);
-            references
-                .into_iter()
-                .flatten()
-                .all(|r| !uids.contains(text(r, "/uid")))
-        })
-        .map(|(key, _)| key)
+    let uids: BTreeSet<&str> = store.all().map(|(_, o)| text(o, "/metadata/uid")).collect();
+    let orphaned = |o: &Value| {
+        let references = o.pointer("/metadata/ownerReferences").and_then(Value::as_array);
+        references.is_some_and(|r| !r.is_empty() && r.iter().all(|r| !uids.contains(text(r, "/uid"))))
+    };
+    let mut doomed: Vec<Key> = store
+        .all()
+        .filter(|(_, o)| orphaned(o))
+        .map(|(key, _)| key.clone())
         .collect();
     let terminating: BTreeSet<String> = store
         .all()

@@ -120,6 +120,26 @@ impl Inner {
         Some((volume.state.epoch, volume.state.seq))
     }
 
+    /// A number that changes with everything that a manager reports but positions, which it only samples.
+    pub(super) fn shape(&self, id: u64) -> Option<u64> {
+        use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+        let mut hasher = DefaultHasher::new();
+        let process = self.processes.get(&id)?;
+        let volume = self.volumes.get(&process.claim)?;
+        let channel = process.channel.as_ref();
+        channel
+            .map(|c| (&c.host, c.connected.is_some(), &c.error))
+            .hash(&mut hasher);
+        std::mem::discriminant(&process.phase).hash(&mut hasher);
+        (process.writable, process.semi_sync, process.ended, process.leaving).hash(&mut hasher);
+        (process.applier_running, process.applier_stuck, process.restarts).hash(&mut hasher);
+        (process.marker.is_some(), &volume.incarnation, volume.data.is_some()).hash(&mut hasher);
+        volume.state.told_epoch.hash(&mut hasher);
+        self.receivers(id).hash(&mut hasher);
+        volume.data.as_ref().map(|d| &d.allowed).hash(&mut hasher);
+        Some(hasher.finish())
+    }
+
     /// The next message of a manager.
     pub(super) fn message(&mut self, id: u64, now: Instant) -> Option<(u64, InstanceReport)> {
         let receivers = self.receivers(id);
@@ -286,26 +306,47 @@ impl Task<'_> {
             Ok(false) => return Ok(refused("mysqld does not answer")),
             Err(overtaken) => return Ok(overtaken),
         }
+        // The receiver that follows this source already, or did before, goes on: the relay log stays.
+        let resumed = self.change(|w| {
+            let Some((process, data)) = w.server(self.id) else {
+                return Some(refused("mysqld does not answer"));
+            };
+            if process.writable {
+                return Some(refused("it is writable"));
+            }
+            if data.followed.as_ref() != Some(&source.host) {
+                return None;
+            }
+            let applied = std::mem::replace(&mut process.applier_running, true);
+            if process.channel.is_some() && applied {
+                return Some(Outcome::Already);
+            }
+            process.semi_sync = None;
+            process.channel.get_or_insert_with(|| Channel::new(&source.host));
+            Some(Outcome::Applied)
+        })?;
+        match resumed {
+            Ok(None) => {}
+            Ok(Some(outcome)) | Err(outcome) => return Ok(outcome),
+        }
+        // Another source drops the relay log, and it may hold the only copy of something (C3).
+        let applied = |w: &mut Inner| {
+            let (process, data) = w.server(self.id)?;
+            (process.channel, process.applier_running) = (None, true);
+            data.relay.is_empty().then_some(())
+        };
+        match self.until(self.deadline, applied).await? {
+            Ok(Some(())) => {}
+            Ok(None) => return Ok(refused("received transactions are not applied")),
+            Err(overtaken) => return Ok(overtaken),
+        }
         let attached = self.change(|w| {
             let Some((process, data)) = w.server(self.id) else {
                 return refused("mysqld does not answer");
             };
-            if process.writable {
-                return refused("it is writable");
-            }
-            if !data.relay.is_empty() {
-                return refused("received transactions are not applied");
-            }
-            let applied = std::mem::replace(&mut process.applier_running, true);
-            if process
-                .channel
-                .as_ref()
-                .is_some_and(|c| c.host == source.host && c.connected.is_some())
-            {
-                return if applied { Outcome::Already } else { Outcome::Applied };
-            }
             process.semi_sync = None;
             process.channel = Some(Channel::new(&source.host));
+            data.followed = Some(source.host.clone());
             Outcome::Applied
         })?;
         Ok(attached.unwrap_or_else(|overtaken| overtaken))

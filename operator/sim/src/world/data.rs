@@ -36,6 +36,8 @@ pub struct DataDir {
     pub relay: VecDeque<Transaction>,
     /// Replicas that may log in; absent when no account is locked.
     pub allowed: Option<BTreeSet<String>>,
+    /// Source that the server is configured to follow, whether or not its receiver runs. Another one drops the relay log.
+    pub followed: Option<String>,
     /// The first opening made the DBA's and the application's accounts.
     pub accounts: bool,
 }
@@ -54,6 +56,7 @@ impl DataDir {
             committed: 0,
             relay: VecDeque::new(),
             allowed: None,
+            followed: None,
             accounts: false,
         }
     }

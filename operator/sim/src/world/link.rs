@@ -15,6 +15,10 @@ use super::{Inner, World};
 
 /// Time between two messages when nothing changes.
 const HEARTBEAT: Duration = Duration::from_millis(500);
+/// Time between two looks at positions while a change is expected: a manager reads them, nobody tells it.
+const BUSY_SAMPLE: Duration = Duration::from_millis(50);
+/// For so long after a command a change is expected.
+const BUSY: Duration = Duration::from_secs(3);
 /// After this time a connection that carries nothing is given up (HTTP/2 keep-alive).
 const KEEPALIVE: Duration = Duration::from_secs(3);
 /// One way over the network.
@@ -130,6 +134,11 @@ struct Watching {
     link: SimLink,
     changes: tokio::sync::watch::Receiver<u64>,
     last: Option<mainstay_core::observed::InstanceReport>,
+    shape: Option<u64>,
+    sample: Instant,
+    busy_until: Instant,
+    /// Something changed that the next sample may show.
+    pending: bool,
     beat: Instant,
     heard: Instant,
     ended: bool,
@@ -161,7 +170,13 @@ impl Watching {
                 }
                 Passage::Silent => {}
             }
-            let wake = self.beat.max(now + Duration::from_millis(1));
+            // Between two samples nothing but a change of shape is told.
+            let wake = if self.pending {
+                self.sample.min(self.beat)
+            } else {
+                self.beat
+            };
+            let wake = wake.max(now + Duration::from_millis(1));
             tokio::select! {
                 biased;
                 changed = self.changes.changed() => if changed.is_err() { return None },
@@ -173,6 +188,17 @@ impl Watching {
     /// The present report, when it differs from the last one or a heartbeat is due.
     fn message(&mut self, now: Instant) -> Option<Result<Message, ClientError>> {
         let due = now >= self.beat;
+        let shape = self.link.world.with(|w| w.shape(self.link.process));
+        if !due && shape == self.shape && now < self.sample {
+            self.pending = true;
+            return None;
+        }
+        if shape != self.shape {
+            self.busy_until = now + BUSY;
+        }
+        self.shape = shape;
+        self.pending = false;
+        self.sample = now + if now < self.busy_until { BUSY_SAMPLE } else { HEARTBEAT };
         let (sequence, report) = self.link.world.with(|w| w.message(self.link.process, now))?;
         let mut ageless = report.clone();
         ageless.replication.last_heard = None;
@@ -199,6 +225,10 @@ impl Link for SimLink {
             let watching = Watching {
                 changes: link.world.changes(),
                 last: None,
+                shape: None,
+                sample: now,
+                busy_until: now,
+                pending: false,
                 beat: now,
                 heard: now,
                 ended: false,

@@ -314,10 +314,10 @@ async fn rounds(instances: u64, first: u64, usual: u64) {
 
 #[tokio::test(start_paused = true)]
 async fn random_faults_lose_nothing_and_heal() {
-    rounds(3, seed(1000), 24).await;
+    rounds(3, seed(1000), 12).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn random_faults_lose_nothing_of_five_instances_and_heal() {
-    rounds(5, seed(5000), 8).await;
+    rounds(5, seed(5000), 4).await;
 }

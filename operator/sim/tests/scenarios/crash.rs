@@ -174,7 +174,7 @@ async fn crash(base: &Simulation, operation: &Operation, effect: Effect, n: u64)
     write_rows(&sim, 3).await;
     intact(&sim);
     // What is collected and told after the end.
-    sleep(secs(20)).await;
+    sleep(secs(8)).await;
     assert!(settled(&sim), "{what}\n{}", sim.picture(NS, NAME));
     (crashed(&sim), objects(&sim))
 }
@@ -237,7 +237,7 @@ async fn bootstraps(effect: Effect) {
         first.crash().await;
         let _second = sim.start_operator("operator-2");
         healthy_within(&sim, NS, NAME, secs(180)).await;
-        sleep(secs(20)).await;
+        sleep(secs(8)).await;
         assert!(settled(&sim), "{what}\n{}", sim.picture(NS, NAME));
         write_rows(&sim, 3).await;
         intact(&sim);

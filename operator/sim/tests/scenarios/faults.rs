@@ -93,7 +93,7 @@ async fn f13_received_and_not_applied_survives_the_primary_and_its_volume() {
 #[tokio::test(start_paused = true)]
 async fn f17_all_pods_are_force_deleted() {
     let (sim, _operator) = running(seed(43), 3).await;
-    let writer = sim.world.write_in_a_loop(NS, NAME, Duration::from_millis(10));
+    let writer = sim.world.write_in_a_loop(NS, NAME, Duration::from_millis(25));
     sleep(secs(3)).await;
     for instance in ALL {
         force_delete(&sim, instance);
@@ -109,7 +109,7 @@ async fn f17_all_pods_are_force_deleted() {
 async fn f17_all_pods_are_force_deleted_and_one_volume_is_gone() {
     for victim in 0..3 {
         let (sim, _operator) = running(seed(44 + victim), 3).await;
-        let writer = sim.world.write_in_a_loop(NS, NAME, Duration::from_millis(10));
+        let writer = sim.world.write_in_a_loop(NS, NAME, Duration::from_millis(25));
         sleep(secs(3)).await;
         writer.abort();
         // Whoever acknowledged last may be the only replica that has a row: both are waited for.
@@ -129,7 +129,7 @@ async fn f17_all_pods_are_force_deleted_and_one_volume_is_gone() {
 async fn f17_all_pods_are_force_deleted_and_one_node_stays_down() {
     for away in 0..3 {
         let (sim, _operator) = running(seed(50 + away), 3).await;
-        let writer = sim.world.write_in_a_loop(NS, NAME, Duration::from_millis(10));
+        let writer = sim.world.write_in_a_loop(NS, NAME, Duration::from_millis(25));
         sleep(secs(3)).await;
         let node = node_of(&sim, &format!("shop-{away}"));
         sim.world.change(|w| w.power_off(&node));
@@ -182,7 +182,7 @@ async fn f17_the_most_advanced_comes_first() {
 async fn failover_when_mysqld_the_pod_or_the_node_of_the_primary_dies() {
     for (case, fault) in ["mysqld", "pod", "node", "cut"].into_iter().enumerate() {
         let (sim, _operator) = running(seed(60 + case as u64), 3).await;
-        let writer = sim.world.write_in_a_loop(NS, NAME, Duration::from_millis(10));
+        let writer = sim.world.write_in_a_loop(NS, NAME, Duration::from_millis(25));
         sleep(secs(20)).await;
         let open = primary(&sim);
         let node = node_of(&sim, &open);

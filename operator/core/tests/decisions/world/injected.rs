@@ -62,6 +62,12 @@ impl World {
         id
     }
 
+    /// The id of the newest request, answered or not.
+    pub(crate) fn asked(&self) -> Option<String> {
+        let request: serde_json::Value = serde_json::from_str(self.request.as_ref()?).unwrap();
+        Some(request["id"].as_str().unwrap().to_owned())
+    }
+
     /// What became of the newest request, if it has this id and has ended.
     pub(crate) fn answered(&self, id: &str) -> Option<Request> {
         let request = self.kubernetes.status.request.clone()?;

@@ -12,6 +12,7 @@ pub(crate) mod random;
 mod replication;
 mod safety;
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -32,7 +33,7 @@ use mainstay_core::validate::ValidatedCluster;
 
 use kubernetes::Kubernetes;
 use node::{Answer, Node, Pod, Volume};
-use operator::{Message, Operator};
+use operator::{Message, Operator, Seen};
 use random::Random;
 
 /// Length of a tick.
@@ -68,6 +69,7 @@ impl Default for Settings {
     }
 }
 
+#[derive(Clone)]
 pub(crate) struct World {
     pub(crate) now: Timestamp,
     pub(crate) random: Random,
@@ -92,6 +94,8 @@ pub(crate) struct World {
     pub(crate) log: Vec<String>,
     counter: u64,
     pub(crate) passes: u64,
+    /// The rules of a version of status: they are asked for in every tick.
+    read: RefCell<Option<(u64, Option<Rules>)>>,
 }
 
 impl World {
@@ -122,6 +126,7 @@ impl World {
             log: Vec::new(),
             counter: 0,
             passes: 0,
+            read: RefCell::new(None),
         };
         world.add_operator();
         world
@@ -211,11 +216,18 @@ impl World {
     }
 
     pub(crate) fn rules(&self) -> Option<Rules> {
-        match status::memory(Some(&self.kubernetes.status)) {
+        let version = self.kubernetes.version;
+        let mut read = self.read.borrow_mut();
+        if let Some((_, rules)) = read.as_ref().filter(|(of, _)| *of == version) {
+            return rules.clone();
+        }
+        let rules = match status::memory(Some(&self.kubernetes.status)) {
             Memory::Known(rules) => Some(*rules),
             Memory::Absent => None,
             Memory::Unreadable { reason } => self.fail(&reason),
-        }
+        };
+        *read = Some((version, rules.clone()));
+        rules
     }
 
     /// Ordinal of the instance that is recorded and open.

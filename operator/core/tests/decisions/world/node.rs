@@ -130,7 +130,7 @@ pub(crate) struct Node {
     pub(crate) next_gtid: u64,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Pod {
     pub(crate) uid: String,
     pub(crate) template: Option<String>,

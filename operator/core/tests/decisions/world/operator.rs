@@ -9,7 +9,7 @@ use mainstay_core::action::{Action, InstanceCommand, VerbKind};
 use mainstay_core::observed::{Answer, Busy, Heard, InstanceReport, Reach};
 use mainstay_core::rules::{InstanceName, OperatorId};
 
-use crate::world::node::Pair;
+use crate::world::node::{Pair, Pod};
 
 #[derive(Clone, Debug)]
 pub(crate) struct Operator {
@@ -23,11 +23,29 @@ pub(crate) struct Operator {
     pub(crate) read: u64,
     pub(crate) look_at: Option<Timestamp>,
     /// What the last pass saw, as far as a change of it calls another one.
-    pub(crate) seen: String,
+    pub(crate) seen: Option<Seen>,
     /// The last plan did or waited for something: growing sets call a pass, too.
     pub(crate) attends: bool,
     /// Cut off from the API server.
     pub(crate) blind: bool,
+}
+
+/// What a pass depends on, as far as a change of it calls one.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Seen {
+    pub(crate) version: u64,
+    pub(crate) writes: u64,
+    pub(crate) generation: Option<i64>,
+    pub(crate) request: Option<String>,
+    pub(crate) instances: Vec<(Outline, Option<Pod>, bool)>,
+}
+
+/// What an instance looks like.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Outline {
+    Heard(Box<Heard>, Option<bool>),
+    Silent(Timestamp),
+    Unknown(Timestamp),
 }
 
 #[derive(Clone, Debug, Default)]
@@ -67,7 +85,7 @@ impl Operator {
             pending: VecDeque::new(),
             read: 0,
             look_at: None,
-            seen: String::new(),
+            seen: None,
             attends: true,
             blind: false,
         }
@@ -107,7 +125,7 @@ impl Operator {
 
     /// What an instance looks like, as far as a change of it calls a pass. Positions alone call one only while the
     /// cluster waits for something; the age of a heartbeat only when it passes the bound.
-    pub(crate) fn outline(&self, name: &InstanceName, now: Timestamp) -> String {
+    pub(crate) fn outline(&self, name: &InstanceName, now: Timestamp) -> Outline {
         match self.reach(name, now) {
             Reach::Heard(mut heard) => {
                 let report = &mut heard.report;
@@ -120,10 +138,10 @@ impl Operator {
                     report.replication.lag = None;
                 }
                 heard.at = Timestamp::UNIX_EPOCH;
-                format!("{heard:?} {fresh:?}")
+                Outline::Heard(heard, fresh)
             }
-            Reach::Silent { since, .. } => format!("silent {since}"),
-            Reach::Unknown { since, .. } => format!("unknown {since}"),
+            Reach::Silent { since, .. } => Outline::Silent(since),
+            Reach::Unknown { since, .. } => Outline::Unknown(since),
         }
     }
 

@@ -89,16 +89,19 @@ impl World {
     /// Something changed, or the time has come that the last plan named.
     pub(super) fn is_called(&mut self, number: usize) -> bool {
         let operator = &self.operators[number];
-        let mut seen = format!(
-            "{} {} {:?} {:?}",
-            self.kubernetes.version, self.kubernetes.writes, self.cluster.metadata, self.request
-        );
-        for ordinal in 0..self.replicas().max(u32::try_from(self.nodes.len()).unwrap()) {
+        let instances = (0..self.replicas().max(u32::try_from(self.nodes.len()).unwrap())).map(|ordinal| {
             let name = Self::names().instance(ordinal);
-            seen.push_str(&operator.outline(&name, self.now));
             let node = self.nodes.iter().find(|node| node.name == name);
-            seen = format!("{seen}{:?} {}", node.map(|n| &n.pod), node.is_some_and(Node::running));
-        }
+            let pod = node.and_then(|node| node.pod.clone());
+            (operator.outline(&name, self.now), pod, node.is_some_and(Node::running))
+        });
+        let seen = Some(Seen {
+            version: self.kubernetes.version,
+            writes: self.kubernetes.writes,
+            generation: self.cluster.metadata.generation,
+            request: self.request.clone(),
+            instances: instances.collect(),
+        });
         let due = operator.look_at.is_some_and(|at| at <= self.now);
         let called = due || seen != operator.seen;
         self.operators[number].seen = seen;
