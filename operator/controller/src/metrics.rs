@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use prometheus::core::Collector;
 use prometheus::{
     Gauge, Histogram, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder,
 };
@@ -33,6 +34,33 @@ pub struct Metrics {
     change_part_seconds: HistogramVec,
 }
 
+/// Where metrics are registered as they are made.
+struct Scrape(Registry);
+
+impl Scrape {
+    fn add<M: Collector + Clone + 'static>(
+        &self,
+        metric: Result<M, prometheus::Error>,
+    ) -> Result<M, prometheus::Error> {
+        let metric = metric?;
+        self.0.register(Box::new(metric.clone()))?;
+        Ok(metric)
+    }
+
+    fn counter(&self, name: &str, help: &str, labels: &[&str]) -> Result<IntCounterVec, prometheus::Error> {
+        self.add(IntCounterVec::new(Opts::new(name, help), labels))
+    }
+
+    fn histogram(&self, name: &str, help: &str, labels: &[&str]) -> Result<HistogramVec, prometheus::Error> {
+        self.add(HistogramVec::new(timed(name, help), labels))
+    }
+}
+
+/// A histogram of seconds.
+fn timed(name: &str, help: &str) -> HistogramOpts {
+    HistogramOpts::new(name, help).buckets(buckets())
+}
+
 /// How a pass ended, as a label.
 const fn result(failed: Option<Class>) -> &'static str {
     match failed {
@@ -46,78 +74,61 @@ const fn result(failed: Option<Class>) -> &'static str {
 impl Metrics {
     /// Metrics in a new registry.
     pub fn new() -> Result<Self, prometheus::Error> {
-        let registry = Registry::new();
-        let counter = |name: &str, help: &str, labels: &[&str]| -> Result<IntCounterVec, prometheus::Error> {
-            let counter = IntCounterVec::new(Opts::new(name, help), labels)?;
-            registry.register(Box::new(counter.clone()))?;
-            Ok(counter)
-        };
-        let reconcile_seconds = HistogramVec::new(
-            HistogramOpts::new("reconcile_duration_seconds", "Time that a pass took.").buckets(buckets()),
-            &["controller"],
-        )?;
-        let status_latency = Histogram::with_opts(
-            HistogramOpts::new(
-                "mysqlcluster_status_update_latency_seconds",
-                "Time that the API server took to write the status of a MySQLCluster.",
-            )
-            .buckets(buckets()),
-        )?;
-        let histogram = |name: &str, help: &str, labels: &[&str]| -> Result<HistogramVec, prometheus::Error> {
-            let histogram = HistogramVec::new(HistogramOpts::new(name, help).buckets(buckets()), labels)?;
-            registry.register(Box::new(histogram.clone()))?;
-            Ok(histogram)
-        };
-        let health = IntGaugeVec::new(
-            Opts::new(
-                "mysql_cluster_health_status",
-                "Instances of a cluster that serve in this role.",
-            ),
-            &["namespace", "cluster", "role"],
-        )?;
-        let leader = Gauge::new("mainstay_leader", "1 while this process holds the leader lease.")?;
-        registry.register(Box::new(reconcile_seconds.clone()))?;
-        registry.register(Box::new(status_latency.clone()))?;
-        registry.register(Box::new(health.clone()))?;
-        registry.register(Box::new(leader.clone()))?;
+        let scrape = Scrape(Registry::new());
         Ok(Self {
-            reconciles: counter(
+            reconciles: scrape.counter(
                 "reconcile_total",
                 "Passes by controller and result.",
                 &["controller", "result"],
             )?,
-            reconciles_by_status: counter("mysql_operator_reconcile_total", "Passes by result.", &["status"])?,
-            status_updates: counter(
+            reconciles_by_status: scrape.counter("mysql_operator_reconcile_total", "Passes by result.", &["status"])?,
+            status_updates: scrape.counter(
                 "mysqlcluster_status_update_total",
                 "Writes of the status of a MySQLCluster by result.",
                 &["result"],
             )?,
-            api_requests: counter(
+            api_requests: scrape.counter(
                 "kubernetes_api_requests_total",
                 "Requests to the API server, watches apart, by verb, kind and result.",
                 &["verb", "kind", "result"],
             )?,
-            watch_errors: counter("kubernetes_watch_errors_total", "Errors of watches by kind.", &["kind"])?,
-            commands: counter(
+            watch_errors: scrape.counter("kubernetes_watch_errors_total", "Errors of watches by kind.", &["kind"])?,
+            commands: scrape.counter(
                 "instance_commands_total",
                 "Commands to instance managers by verb and result.",
                 &["verb", "result"],
             )?,
-            change_seconds: histogram(
+            change_seconds: scrape.histogram(
                 "mysql_primary_change_seconds",
                 "Time from the beginning of an election until a primary was open and routed to.",
                 &["kind"],
             )?,
-            change_part_seconds: histogram(
+            change_part_seconds: scrape.histogram(
                 "mysql_primary_change_part_seconds",
                 "The same by part: fence, catch up, attach, record, open, route.",
                 &["kind", "part"],
             )?,
-            reconcile_seconds,
-            health,
-            status_latency,
-            leader,
-            registry,
+            reconcile_seconds: scrape.histogram(
+                "reconcile_duration_seconds",
+                "Time that a pass took.",
+                &["controller"],
+            )?,
+            status_latency: scrape.add(Histogram::with_opts(timed(
+                "mysqlcluster_status_update_latency_seconds",
+                "Time that the API server took to write the status of a MySQLCluster.",
+            )))?,
+            health: scrape.add(IntGaugeVec::new(
+                Opts::new(
+                    "mysql_cluster_health_status",
+                    "Instances of a cluster that serve in this role.",
+                ),
+                &["namespace", "cluster", "role"],
+            ))?,
+            leader: scrape.add(Gauge::new(
+                "mainstay_leader",
+                "1 while this process holds the leader lease.",
+            ))?,
+            registry: scrape.0,
         })
     }
 

@@ -66,7 +66,7 @@ pub(crate) async fn reconcile(object: Arc<Guarded>, context: Arc<Context>) -> Re
         return Ok(Requeue::await_change());
     };
     let start = Instant::now();
-    let passed = match tokio::time::timeout(PASS_LIMIT, pass(&context, &cluster, &object)).await {
+    let passed = match tokio::time::timeout(PASS_LIMIT, Box::pin(pass(&context, &cluster, &object))).await {
         Ok(passed) => passed,
         Err(_) => Err(PassError::Late),
     };

@@ -58,12 +58,14 @@ pub fn annotated(mut desired: Value, name: &str, text: &str) -> Value {
 /// The first 16 hexadecimal digits of the SHA-256 of a value; maps are hashed in the order of their keys.
 #[must_use]
 pub fn hash(value: &Value) -> String {
-    let digest = Sha256::digest(canonical(value));
-    digest.iter().take(8).fold(String::with_capacity(16), |mut text, byte| {
-        text.push(char::from_digit(u32::from(byte >> 4), 16).unwrap_or('0'));
-        text.push(char::from_digit(u32::from(byte & 15), 16).unwrap_or('0'));
-        text
-    })
+    digest(&canonical(value))
+}
+
+/// The first 16 hexadecimal digits of the SHA-256 of some bytes.
+pub(crate) fn digest(bytes: &[u8]) -> String {
+    let hash = Sha256::digest(bytes);
+    let first = hash.iter().take(8).fold(0, |bits, byte| (bits << 8) | u64::from(*byte));
+    format!("{first:016x}")
 }
 
 /// The path of the first difference if `desired` (which is [`stamped`]) has to be applied over `observed`.

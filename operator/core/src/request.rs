@@ -5,8 +5,8 @@
 //! for each id; what became of it stands in `status.request`.
 
 use serde::{Deserialize, Serialize};
-use sha2::{Digest as _, Sha256};
 
+use crate::diff::digest;
 use crate::rules::InstanceName;
 
 /// Longest id: it is repeated in status.
@@ -119,13 +119,8 @@ fn is_id(id: &str) -> bool {
 fn id_of(text: &str) -> String {
     let value = serde_json::from_str::<serde_json::Value>(text).unwrap_or_default();
     let id = value.get("id").and_then(serde_json::Value::as_str);
-    id.filter(|id| is_id(id)).map_or_else(
-        || {
-            let digest = Sha256::digest(text.as_bytes());
-            digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
-        },
-        str::to_owned,
-    )
+    id.filter(|id| is_id(id))
+        .map_or_else(|| digest(text.as_bytes()), str::to_owned)
 }
 
 #[cfg(test)]

@@ -68,12 +68,21 @@ pub(crate) struct Standing {
     pub(crate) writable: bool,
     /// Acknowledgements that a commit needs, as it was told.
     pub(crate) acks_required: u32,
-    /// Clients are kept out.
-    pub(crate) offline: bool,
-    /// They are kept out because it was cut off, or it was killed for that.
-    pub(crate) sent_away: bool,
+    /// What becomes of clients.
+    pub(crate) clients: Clients,
     /// It receives from its source.
     pub(crate) receives: bool,
+}
+
+/// Whether clients are let in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Clients {
+    /// They are.
+    LetIn,
+    /// Somebody keeps them out.
+    KeptOut,
+    /// They are kept out because it was cut off, or it was killed for that.
+    SentAway,
 }
 
 /// What to do about it.
@@ -97,9 +106,9 @@ pub(crate) fn step(verdict: Verdict, standing: Standing) -> Step {
         Verdict::Isolated if standing.writable && standing.acks_required > 0 => Step::Kill,
         Verdict::Isolated if standing.writable => Step::Stay,
         // One that nobody used is kept as it is: a person may have come to look at it.
-        Verdict::Isolated if standing.offline && !standing.sent_away => Step::Stay,
+        Verdict::Isolated if standing.clients == Clients::KeptOut => Step::Stay,
         Verdict::Isolated => Step::SendAway,
-        Verdict::Connected if standing.offline && standing.sent_away && (standing.writable || standing.receives) => {
+        Verdict::Connected if standing.clients == Clients::SentAway && (standing.writable || standing.receives) => {
             Step::Welcome
         }
         Verdict::Connected | Verdict::Doubtful => Step::Stay,
@@ -163,8 +172,7 @@ mod tests {
         Standing {
             writable,
             acks_required,
-            offline: !writable,
-            sent_away: false,
+            clients: if writable { Clients::LetIn } else { Clients::KeptOut },
             receives: false,
         }
     }
@@ -185,15 +193,14 @@ mod tests {
     #[test]
     fn f21_an_isolated_replica_serves_nobody_until_it_receives_again() {
         let replica = Standing {
-            offline: false,
+            clients: Clients::LetIn,
             receives: true,
             ..standing(false, 0)
         };
         assert_eq!(step(Verdict::Doubtful, replica), Step::Stay);
         assert_eq!(step(Verdict::Isolated, replica), Step::SendAway);
         let away = Standing {
-            offline: true,
-            sent_away: true,
+            clients: Clients::SentAway,
             receives: false,
             ..replica
         };
@@ -207,8 +214,7 @@ mod tests {
     #[test]
     fn clients_that_somebody_else_keeps_out_stay_out() {
         let kept_out = Standing {
-            offline: true,
-            sent_away: false,
+            clients: Clients::KeptOut,
             receives: true,
             ..standing(false, 0)
         };

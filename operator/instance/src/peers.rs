@@ -29,19 +29,19 @@ const RECEIVES: Duration = Duration::from_secs(2);
 /// Until the end of the process.
 pub(crate) async fn keep_in_touch(shared: Arc<Shared>) {
     let mut tasks = JoinSet::new();
-    let mut talks: BTreeMap<InstanceName, AbortHandle> = BTreeMap::new();
+    let mut handles: BTreeMap<InstanceName, AbortHandle> = BTreeMap::new();
     loop {
         let wanted = shared.hearing.others(&shared.state().told);
-        talks.retain(|name, task| {
+        handles.retain(|name, handle| {
             let keep = wanted.contains(name);
             if !keep {
-                task.abort();
+                handle.abort();
             }
             keep
         });
         for name in wanted {
             let shared = Arc::clone(&shared);
-            talks
+            handles
                 .entry(name.clone())
                 .or_insert_with(|| tasks.spawn(async move { talk(&shared, &name).await }));
         }
@@ -72,8 +72,9 @@ async fn talk(shared: &Shared, name: &InstanceName) {
     loop {
         let interval = shared.config.timing.ping;
         let age = shared.hearing.age(name).unwrap_or(interval);
-        if age < interval {
-            sleep(interval - age).await;
+        let left = interval.saturating_sub(age);
+        if !left.is_zero() {
+            sleep(left).await;
             continue;
         }
         match line.ping().await {

@@ -214,7 +214,7 @@ mod tests {
         let own = i32::try_from(std::process::id()).unwrap();
         let before = written(own).unwrap();
         let file = tempfile::NamedTempFile::new().unwrap();
-        std::fs::write(file.path(), [0; 100_000]).unwrap();
+        std::fs::write(file.path(), vec![0; 100_000]).unwrap();
         assert!(written(own).unwrap() >= before + 100_000);
         assert_eq!(written(0), None);
     }

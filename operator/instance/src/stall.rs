@@ -23,6 +23,10 @@ pub(crate) struct Limits {
 
 /// What a reading of the server says about commits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is one observation, and any may come with any"
+)]
 pub(crate) struct Commits {
     /// Some are on their way.
     pub(crate) under_way: bool,

@@ -21,7 +21,7 @@ fn main() -> ExitCode {
         .is_some_and(|program| cli::is_plugin(&program));
     let result = install_tls().and_then(|()| {
         if called_by_kubectl {
-            run_plugin(PluginCli::parse().command)
+            run_plugin(&PluginCli::parse().command)
         } else {
             run(Cli::parse())
         }
@@ -58,13 +58,13 @@ fn run(cli: Cli) -> Result<(), String> {
             let text = folder.map_or_else(crd::yaml, |folder| crd::write(&folder));
             print(&text.map_err(|error| error.to_string())?)
         }
-        Command::Plugin(command) => run_plugin(command),
+        Command::Plugin(command) => run_plugin(&command),
     }
 }
 
-fn run_plugin(command: PluginCommand) -> Result<(), String> {
+fn run_plugin(command: &PluginCommand) -> Result<(), String> {
     let runtime = runtime(Some(1))?;
-    let text = match &command {
+    let text = match command {
         PluginCommand::Status(args) => runtime.block_on(plugin::status(args)),
         PluginCommand::Explain(args) => runtime.block_on(plugin::explain(args)),
         PluginCommand::Promote(args) => runtime.block_on(plugin::promote(args)),

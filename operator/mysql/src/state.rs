@@ -7,6 +7,7 @@ use mainstay_core::GtidSet;
 /// One reading of a server. Flags were read before sets: whoever sees it read-only and not receiving here has the sets
 /// that were final then.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of MySQL's")]
 pub struct ServerState {
     /// Nobody but the replication applier writes. (With `read_only` on before, it may say so while a statement that switches
     /// it on still waits for a commit: who needs to be sure switches it on himself.)

@@ -143,7 +143,7 @@ impl World {
 impl Inner {
     /// Lets a client's commit in, if the server behind the address takes it.
     fn begin_write(&mut self, address: IpAddr) -> Option<(u64, tokio::sync::oneshot::Receiver<()>)> {
-        let row = self.random.next();
+        let row = self.random.bits();
         let process = self.processes.values_mut().find(|p| p.ip == address)?;
         if !process.running() || !process.writable || process.closing {
             return None;

@@ -84,7 +84,7 @@ impl Entropy for SeededEntropy {
     fn fill(&self, buffer: &mut [u8]) {
         let mut random = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for byte in buffer {
-            *byte = random.next().to_be_bytes()[0];
+            *byte = random.bits().to_be_bytes()[0];
         }
     }
 }
@@ -246,8 +246,8 @@ impl Simulation {
             }
             tokio::select! {
                 biased;
-                changed = changes.changed() => if changed.is_err() { return false },
-                changed = objects.changed() => if changed.is_err() { return false },
+                result = changes.changed() => if result.is_err() { return false },
+                result = objects.changed() => if result.is_err() { return false },
                 () = tokio::time::sleep_until(deadline) => return holds(self),
             }
         }

@@ -1,5 +1,12 @@
 //! The fake API server against `kube::Api` and kube's runtime: what the simulation rests on.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test that cannot go on has failed"
+)]
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +24,7 @@ use kube::{Api, Client, ResourceExt as _};
 use mainstay_sim::Clock;
 use mainstay_sim::kubernetes::faults::RequestInfo;
 use mainstay_sim::kubernetes::{DeleteOptions, Effect, Key, Resource, Rule, Server, WatchFault};
-use serde_json::json;
+use serde_json::{Value, json};
 
 fn server() -> (Server, Client) {
     let server = Server::new(Clock::new(), 1);
@@ -213,6 +220,17 @@ async fn status_and_spec_are_separate() {
     );
 }
 
+fn stateful_set(cpu: &str, extra: bool) -> Value {
+    let mut labels = json!({"app": "x"});
+    if extra {
+        labels["extra"] = json!("1");
+    }
+    json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "s", "labels": labels},
+        "spec": {"replicas": 3, "serviceName": "s", "selector": {"matchLabels": {"app": "x"}},
+            "template": {"metadata": {"labels": {"app": "x"}}, "spec": {"containers": [{"name": "mysql",
+                "image": "mysql:9.7.4", "resources": {"requests": {"cpu": cpu}}, "ports": [{"containerPort": 3306}]}]}}}})
+}
+
 #[tokio::test(start_paused = true)]
 async fn server_side_apply_owns_fields_and_keeps_those_of_others() {
     let (server, client) = server();
@@ -224,19 +242,9 @@ async fn server_side_apply_owns_fields_and_keeps_those_of_others() {
         Ok(())
     });
     let api: Api<StatefulSet> = Api::namespaced(client, "default");
-    let set = |cpu: &str, extra: bool| {
-        let mut labels = json!({"app": "x"});
-        if extra {
-            labels["extra"] = json!("1");
-        }
-        json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "s", "labels": labels},
-            "spec": {"replicas": 3, "serviceName": "s", "selector": {"matchLabels": {"app": "x"}},
-                "template": {"metadata": {"labels": {"app": "x"}}, "spec": {"containers": [{"name": "mysql",
-                    "image": "mysql:9.7.4", "resources": {"requests": {"cpu": cpu}}, "ports": [{"containerPort": 3306}]}]}}}})
-    };
     let params = PatchParams::apply("mainstay").force();
     let first = api
-        .patch("s", &params, &Patch::Apply(set("1000m", true)))
+        .patch("s", &params, &Patch::Apply(stateful_set("1000m", true)))
         .await
         .unwrap();
     assert_eq!(first.metadata.generation, Some(1));
@@ -256,7 +264,7 @@ async fn server_side_apply_owns_fields_and_keeps_those_of_others() {
     );
 
     let again = api
-        .patch("s", &params, &Patch::Apply(set("1000m", false)))
+        .patch("s", &params, &Patch::Apply(stateful_set("1000m", false)))
         .await
         .unwrap();
     assert_eq!(again.labels().get("extra"), None, "what is no longer applied goes");
@@ -267,7 +275,7 @@ async fn server_side_apply_owns_fields_and_keeps_those_of_others() {
     );
     assert_eq!(again.metadata.generation, Some(1));
     let third = api
-        .patch("s", &params, &Patch::Apply(set("1000m", false)))
+        .patch("s", &params, &Patch::Apply(stateful_set("1000m", false)))
         .await
         .unwrap();
     assert_eq!(
@@ -297,7 +305,7 @@ async fn owned_objects_go_with_their_owner_by_uid() {
         .create(&PostParams::default(), &config_map("owner", &[]))
         .await
         .unwrap();
-    let mut owned = config_map("owned", &[]);
+    let mut dependent = config_map("owned", &[]);
     let reference = |uid: Option<String>| OwnerReference {
         api_version: "v1".into(),
         kind: "ConfigMap".into(),
@@ -305,10 +313,10 @@ async fn owned_objects_go_with_their_owner_by_uid() {
         uid: uid.unwrap_or_default(),
         ..OwnerReference::default()
     };
-    owned.metadata.owner_references = Some(vec![reference(owner.uid())]);
-    api.create(&PostParams::default(), &owned).await.unwrap();
-    owned.metadata.name = Some("orphaned".into());
-    api.create(&PostParams::default(), &owned).await.unwrap();
+    dependent.metadata.owner_references = Some(vec![reference(owner.uid())]);
+    api.create(&PostParams::default(), &dependent).await.unwrap();
+    dependent.metadata.name = Some("orphaned".into());
+    api.create(&PostParams::default(), &dependent).await.unwrap();
     assert_eq!(server.collect_garbage(), 0);
 
     api.delete("owner", &DeleteParams::default()).await.unwrap();
@@ -322,8 +330,8 @@ async fn owned_objects_go_with_their_owner_by_uid() {
     );
 
     let owner = api.get("owner").await.unwrap();
-    owned.metadata.owner_references = Some(vec![reference(owner.uid())]);
-    api.create(&PostParams::default(), &owned).await.unwrap();
+    dependent.metadata.owner_references = Some(vec![reference(owner.uid())]);
+    api.create(&PostParams::default(), &dependent).await.unwrap();
     let orphan = DeleteParams {
         propagation_policy: Some(PropagationPolicy::Orphan),
         ..DeleteParams::default()
@@ -448,6 +456,22 @@ async fn watches_show_objects_through_their_selector() {
     assert!(matches!(stream.try_next().await.unwrap(), Some(WatchEvent::Deleted(_))));
 }
 
+/// One of what happens to the objects of a reflector, and to its watch.
+async fn disturb(server: &Server, api: &Api<ConfigMap>, round: u32) {
+    let name = format!("c{}", round % 7);
+    match round % 5 {
+        0 => drop(api.delete(&name, &DeleteParams::default()).await),
+        1 => server.disconnect("reflector"),
+        2 if round.is_multiple_of(3) => server.compact(),
+        _ => {
+            let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"round": round.to_string()}});
+            api.patch(&name, &PatchParams::apply("w").force(), &Patch::Apply(map))
+                .await
+                .unwrap();
+        }
+    }
+}
+
 /// A reflector's cache must equal the server after every kind of disturbance.
 #[tokio::test(start_paused = true)]
 async fn reflectors_follow_through_faults() {
@@ -472,24 +496,7 @@ async fn reflectors_follow_through_faults() {
             ..WatchFault::of("reflector")
         });
         for round in 0..40_u32 {
-            let name = format!("c{}", round % 7);
-            let data = round.to_string();
-            let map = config_map(&name, &[("round", &data)]);
-            match round % 5 {
-                0 => drop(api.delete(&name, &DeleteParams::default()).await),
-                1 => server.disconnect("reflector"),
-                2 if round % 3 == 0 => server.compact(),
-                _ => drop(
-                    api.patch(
-                        &name,
-                        &PatchParams::apply("w").force(),
-                        &Patch::Apply(json!({
-                    "apiVersion": "v1", "kind": "ConfigMap", "data": map.data})),
-                    )
-                    .await
-                    .unwrap(),
-                ),
-            }
+            disturb(&server, &api, round).await;
             tokio::time::sleep(Duration::from_millis(11)).await;
         }
         server.clear_faults();
@@ -594,7 +601,7 @@ async fn faults_hit_the_requests_they_name() {
     hang.wait().await;
     tokio::time::sleep(Duration::from_hours(1)).await;
     assert!(!pending.is_finished());
-    assert_eq!(server.requests(|r| r.mutates()).len(), 4);
+    assert_eq!(server.requests(RequestInfo::mutates).len(), 4);
     server.set_down(true);
     let service: Api<Service> = Api::namespaced(server.client("other"), "default");
     assert!(service.list(&ListParams::default()).await.is_err());

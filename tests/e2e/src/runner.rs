@@ -230,7 +230,7 @@ impl State {
         let (total, seconds) = (self.total, took.as_secs_f64());
         let mut text = format!("[{number:>2}/{total}]  {name:<24} {word} {seconds:6.1} s");
         for note in lock(&context.notes).iter() {
-            text.push_str(&format!("\n           {note}"));
+            text.extend(["\n           ", note.as_str()]);
         }
         say(&text);
         let mine = lock(&context.namespaces).clone();
@@ -264,7 +264,7 @@ impl State {
 
     /// Waits for the end of everything: a namespace that hangs is a failure (F27).
     async fn clean_up(&self) {
-        if !(self.options.keep && !lock(&self.summary).failed.is_empty())
+        if (!self.options.keep || lock(&self.summary).failed.is_empty())
             && let Some(cluster) = self.shared.lock().await.take()
         {
             self.end(cluster.namespace);

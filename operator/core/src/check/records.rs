@@ -141,30 +141,10 @@ impl Checker<'_> {
             "too few followers".to_owned()
         });
         if accepted {
-            self.accepted_loss(after, &primary.id, &set, before, violations);
+            accepted_loss(before, after, &primary.id, &set, violations);
         } else {
             self.election(before, &primary.id, &set, violations);
         }
-    }
-
-    /// Invariant 15: what a person gives up is a member's or the old primary's, and what is known of it is written down.
-    fn accepted_loss(
-        &self,
-        after: &Rules,
-        winner: &MemberId,
-        set: &GtidSet,
-        before: &Rules,
-        violations: &mut Violations,
-    ) {
-        let old = before.primary.as_ref().map(|primary| &primary.id);
-        let part = old == Some(winner) || before.members.contains(winner);
-        violations.unless(part, 15, || {
-            format!("{} takes no part and is promoted", winner.instance)
-        });
-        let told = after.data_loss.as_ref().filter(|loss| loss.epoch == after.epoch);
-        let missing = before.baseline.subtract(set);
-        let written = missing.is_empty() || told.is_some_and(|loss| loss.missing.contains(&missing));
-        violations.unless(written, 15, || "hides what is lost".to_owned());
     }
 
     /// Rules 3 and 4, from the definitions.
@@ -273,4 +253,17 @@ fn accepted(before: &Rules, winner: &MemberId) -> bool {
             && request.accept_data_loss
             && request.instance.as_ref() == Some(&winner.instance)
     })
+}
+
+/// Invariant 15: what a person gives up is a member's or the old primary's, and what is known of it is written down.
+fn accepted_loss(before: &Rules, after: &Rules, winner: &MemberId, set: &GtidSet, violations: &mut Violations) {
+    let old = before.primary.as_ref().map(|primary| &primary.id);
+    let part = old == Some(winner) || before.members.contains(winner);
+    violations.unless(part, 15, || {
+        format!("{} takes no part and is promoted", winner.instance)
+    });
+    let told = after.data_loss.as_ref().filter(|loss| loss.epoch == after.epoch);
+    let missing = before.baseline.subtract(set);
+    let written = missing.is_empty() || told.is_some_and(|loss| loss.missing.contains(&missing));
+    violations.unless(written, 15, || "hides what is lost".to_owned());
 }

@@ -118,6 +118,11 @@ fn record(view: &View<'_>, winner: Seen<'_>, members: BTreeSet<MemberId>, loss: 
         Phase::Electing { preferred } => preferred.as_ref(),
         Phase::Open => None,
     };
+    let reason = if loss.is_some() {
+        PROMOTED_WITH_LOSS
+    } else {
+        "PrimaryElected"
+    };
     let now = moment(view.now);
     let change = Change {
         kind: match (old, preferred) {
@@ -146,17 +151,12 @@ fn record(view: &View<'_>, winner: Seen<'_>, members: BTreeSet<MemberId>, loss: 
         acks_required: view.rules.acks_required.min(count(members.len())),
         members,
         began: None,
-        data_loss: loss.clone().or_else(|| view.rules.data_loss.clone()),
+        data_loss: loss.or_else(|| view.rules.data_loss.clone()),
         last_change: Some(change),
         ..view.rules.clone()
     };
     let message = text::elected(winner, &rules);
     let opening = open_verb(view, &rules);
-    let reason = if loss.is_some() {
-        PROMOTED_WITH_LOSS
-    } else {
-        "PrimaryElected"
-    };
     draft.stage(Stage::Recording);
     draft.record(view, rules, reason, message);
     draft.command(view, winner, opening, "");

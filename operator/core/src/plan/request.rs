@@ -103,7 +103,7 @@ fn unread(malformed: &Malformed, now: Timestamp) -> Request {
 fn carry_out(view: &View<'_>, asked: &Asked, draft: &mut Draft) -> Result<Outcome, String> {
     match asked.verb {
         Verb::Promote => promote(view, asked, instance(view, asked)?, draft),
-        Verb::Fence => fence(view, asked, instance(view, asked)?, draft),
+        Verb::Fence => Ok(fence(view, asked, instance(view, asked)?, draft)),
         Verb::Unfence => unfence(view, asked, draft),
         Verb::Pause | Verb::Resume => Err(format!(
             "this version cannot {} a cluster; to stop all changes, stop the operator: the instances go on without it",
@@ -198,10 +198,10 @@ fn running_request(view: &View<'_>, asked: &Asked) -> Request {
 
 /// Keeps an instance out. The primary is fenced by an election that goes on only when it is let in again, or another one
 /// is promoted.
-fn fence(view: &View<'_>, asked: &Asked, instance: &InstanceObserved, draft: &mut Draft) -> Result<Outcome, String> {
+fn fence(view: &View<'_>, asked: &Asked, instance: &InstanceObserved, draft: &mut Draft) -> Outcome {
     let name = &instance.name;
     if view.rules.keeps_out(name) {
-        return Ok(Outcome::Already(format!("{name} is fenced already")));
+        return Outcome::Already(format!("{name} is fenced already"));
     }
     let mut rules = view.rules.clone();
     rules.fences.insert(name.clone(), moment(view.now));
@@ -220,7 +220,7 @@ fn fence(view: &View<'_>, asked: &Asked, instance: &InstanceObserved, draft: &mu
             election::fence(view, seen, draft);
         }
     }
-    Ok(Outcome::Recorded)
+    Outcome::Recorded
 }
 
 fn unfence(view: &View<'_>, asked: &Asked, draft: &mut Draft) -> Result<Outcome, String> {

@@ -316,7 +316,7 @@ fn rule_2a_a_pod_that_was_replaced_begins_an_election_at_once() {
         rules.primary.as_mut().unwrap().id = id(1);
         rules.members = [id(0), id(2)].into();
     });
-    assert!(!electing(&moved.with(1, |i| i.silent(0)).with(0, |i| i.fenced())));
+    assert!(!electing(&moved.with(1, |i| i.silent(0)).with(0, Instance::fenced)));
 }
 
 /// The slices of a healthy cluster, in an election.

@@ -104,7 +104,7 @@ fn members_that_were_fenced_are_attached_to_a_silent_primary_and_become_witnesse
 /// 6 steps: shop-2 was fenced under this epoch, the primary restarted. Open waits for connected replicas, and there were none.
 #[test]
 fn a_primary_is_opened_again_only_for_members_that_follow_it() {
-    let state = healthy(3).with(0, |i| i.fenced()).with(1, dead);
+    let state = healthy(3).with(0, Instance::fenced).with(1, dead);
     does(&state, &["open shop-0 [shop-1 shop-2] k 1"]);
     let elects = state.with(2, Instance::fenced).does();
     assert_eq!(elects[0], "record epoch 6: electing, members shop-1 shop-2, k 1");

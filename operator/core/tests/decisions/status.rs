@@ -84,12 +84,42 @@ fn any_request(random: &mut Random) -> Request {
     }
 }
 
+fn any_moment(random: &mut Random) -> Timestamp {
+    let micros = i64::try_from(random.below(1_000_000_000_000)).unwrap();
+    now() + SignedDuration::from_micros(micros)
+}
+
+fn any_loss(random: &mut Random) -> DataLoss {
+    DataLoss {
+        at: now(),
+        epoch: random.below(100),
+        instance: name(1),
+        server_uuid: random.chance(50).then(|| uuid(0)),
+        missing: set("a:7-9"),
+        unheard: [name(0), name(2)].into(),
+    }
+}
+
+fn any_change(random: &mut Random, began: Timestamp) -> Change {
+    Change {
+        kind: *random
+            .pick(&[ChangeKind::Bootstrap, ChangeKind::Failover, ChangeKind::Switchover])
+            .unwrap(),
+        from: random.chance(50).then(|| name(1)),
+        to: name(0),
+        began,
+        recorded: any_moment(random),
+        opened: random.chance(50).then(|| began + SignedDuration::from_millis(412)),
+        phases: Phases {
+            fence: random.chance(50).then(|| Duration::from_millis(12)),
+            route: random.chance(50).then(|| Duration::from_millis(random.below(900))),
+            ..Phases::default()
+        },
+    }
+}
+
 fn any_rules(seed: u64) -> Rules {
     let mut random = Random::new(seed);
-    let at = |random: &mut Random| {
-        let micros = i64::try_from(random.below(1_000_000_000_000)).unwrap();
-        now() + SignedDuration::from_micros(micros)
-    };
     let members = (1..=random.below(4))
         .map(|ordinal| id(usize::try_from(ordinal).unwrap()))
         .collect();
@@ -97,17 +127,17 @@ fn any_rules(seed: u64) -> Rules {
         id: id(0),
         server_uuid: uuid(0),
         epoch: random.below(100),
-        since: at(&mut random),
+        since: any_moment(&mut random),
     });
     let electing = primary.is_none() || random.chance(50);
     let preferred = random.chance(50).then(|| id(1));
     let rebuild = Rebuild {
         incarnation: Incarnation("old".to_owned()),
         donor: id(1),
-        at: at(&mut random),
+        at: any_moment(&mut random),
         reason: "why".to_owned(),
     };
-    let began = at(&mut random);
+    let began = any_moment(&mut random);
     Rules {
         epoch: random.below(1 << 40),
         owner: OperatorId("someone".to_owned()),
@@ -116,7 +146,7 @@ fn any_rules(seed: u64) -> Rules {
         } else {
             Phase::Open
         },
-        phase_since: at(&mut random),
+        phase_since: any_moment(&mut random),
         primary,
         baseline: if random.chance(30) {
             set("")
@@ -131,36 +161,15 @@ fn any_rules(seed: u64) -> Rules {
         } else {
             BTreeMap::new()
         },
-        began: (electing && random.chance(70)).then(|| at(&mut random)),
+        began: (electing && random.chance(70)).then(|| any_moment(&mut random)),
         fences: if random.chance(30) {
-            BTreeMap::from([(name(2), at(&mut random))])
+            BTreeMap::from([(name(2), any_moment(&mut random))])
         } else {
             BTreeMap::new()
         },
         request: random.chance(50).then(|| any_request(&mut random)),
-        data_loss: random.chance(30).then(|| DataLoss {
-            at: now(),
-            epoch: random.below(100),
-            instance: name(1),
-            server_uuid: random.chance(50).then(|| uuid(0)),
-            missing: set("a:7-9"),
-            unheard: [name(0), name(2)].into(),
-        }),
-        last_change: random.chance(70).then(|| Change {
-            kind: *random
-                .pick(&[ChangeKind::Bootstrap, ChangeKind::Failover, ChangeKind::Switchover])
-                .unwrap(),
-            from: random.chance(50).then(|| name(1)),
-            to: name(0),
-            began,
-            recorded: at(&mut random),
-            opened: random.chance(50).then(|| began + SignedDuration::from_millis(412)),
-            phases: Phases {
-                fence: random.chance(50).then(|| Duration::from_millis(12)),
-                route: random.chance(50).then(|| Duration::from_millis(random.below(900))),
-                ..Phases::default()
-            },
-        }),
+        data_loss: random.chance(30).then(|| any_loss(&mut random)),
+        last_change: random.chance(70).then(|| any_change(&mut random, began)),
     }
 }
 

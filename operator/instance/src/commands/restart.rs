@@ -10,15 +10,12 @@ pub(super) async fn restart(context: &Context<'_>) -> Outcome {
     if context.server.process().phase != Mysqld::Running {
         return Ok(Done::Already);
     }
-    match shutdown::make_read_only(context.mysql, context.left()).await {
-        Some(proof) => {
-            shutdown::end_sessions(context.mysql).await;
-            context.server.stop(proof).await;
-        }
-        None => {
-            let why = "it was killed, for it was to be restarted and a commit waits";
-            context.server.kill(why).await;
-        }
+    if let Some(proof) = shutdown::make_read_only(context.mysql, context.left()).await {
+        shutdown::end_sessions(context.mysql).await;
+        context.server.stop(proof).await;
+    } else {
+        let why = "it was killed, for it was to be restarted and a commit waits";
+        context.server.kill(why).await;
     }
     Ok(Done::Applied)
 }

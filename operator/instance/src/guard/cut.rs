@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 
 use super::seconds;
 use crate::apiserver;
-use crate::isolation::{Standing, Step, Verdict, judge, step};
+use crate::isolation::{Clients, Standing, Step, Verdict, judge, step};
 use crate::server::Server;
 use crate::shared::{Reading, Shared};
 
@@ -91,13 +91,13 @@ impl Watch {
         }
         let contacts = self.shared.hearing.contacts(&state.told);
         let verdict = judge(&contacts, self.shared.config.timing.fencing);
-        let is_used = standing.writable || !standing.offline || self.sent_away;
+        let is_used = standing.writable || standing.clients != Clients::KeptOut;
         if verdict != Verdict::Connected && is_used {
             self.ask_the_api_server();
         }
         match step(verdict, standing) {
             Step::Stay => {
-                if verdict == Verdict::Connected && !standing.offline {
+                if verdict == Verdict::Connected && standing.clients == Clients::LetIn {
                     self.sent_away = false;
                 }
             }
@@ -117,8 +117,11 @@ impl Watch {
         Standing {
             writable: !reading.state.super_read_only,
             acks_required: told.acks_required,
-            offline: reading.state.offline,
-            sent_away: self.sent_away,
+            clients: match (reading.state.offline, self.sent_away) {
+                (false, _) => Clients::LetIn,
+                (true, false) => Clients::KeptOut,
+                (true, true) => Clients::SentAway,
+            },
             receives: channel.is_some_and(|channel| channel.receiver == Receiver::On),
         }
     }
@@ -161,7 +164,7 @@ impl Watch {
     /// Reads here would be older and older. Whoever has the privilege to stay is ended each time it comes over the network;
     /// a person in the container is left alone.
     async fn send_away(&mut self, standing: Standing) {
-        if self.evicted.is_some_and(|at| at.elapsed() < PAUSE) && standing.offline {
+        if self.evicted.is_some_and(|at| at.elapsed() < PAUSE) && standing.clients != Clients::LetIn {
             return;
         }
         self.evicted = Some(Instant::now());
@@ -175,7 +178,7 @@ impl Watch {
     }
 
     async fn keep_out(&self, standing: Standing) -> Result<usize, MysqlError> {
-        if !standing.offline {
+        if standing.clients == Clients::LetIn {
             self.shared.mysql.serve_clients(false, STATEMENT).await?;
         }
         self.shared.mysql.end_client_sessions(Sessions::Remote, STATEMENT).await

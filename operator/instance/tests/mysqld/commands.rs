@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
+use futures::StreamExt as _;
 use mainstay_core::action::Verb;
 use mainstay_core::observed::Mysqld;
 use mainstay_instance::client::connect;
@@ -133,6 +134,10 @@ async fn a_lost_primary_is_replaced_and_returns_as_a_replica() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs the files of a MySQL image: MAINSTAY_TEST_MYSQL"]
+#[expect(
+    clippy::too_many_lines,
+    reason = "everybody who may not give a command, and every command"
+)]
 async fn rule_0_old_commands_and_strangers_are_refused() {
     show_logs();
     let mut cluster = Cluster::start(1).await;
@@ -159,7 +164,6 @@ async fn rule_0_old_commands_and_strangers_are_refused() {
     let address = std::net::SocketAddr::new(cluster.nodes[0].config.bind, cluster.nodes[0].config.ports.grpc);
     let mut sibling = connect(address, "localhost", &cluster.sibling()).await.unwrap();
     assert_eq!(sibling.ping("shop-1").await.unwrap(), 5);
-    use futures::StreamExt as _;
     let status = sibling.watch().await.unwrap().next().await.unwrap().unwrap();
     assert_eq!(status.report.incarnation, own.incarnation, "an instance may ask");
     let other = mainstay_core::action::Endpoint {

@@ -162,9 +162,9 @@ async fn f21_reads_end_on_an_isolated_replica_and_go_on_when_it_receives_again()
     make_table(&mut cluster, 0).await;
     cluster.isolate(2);
     cluster.nodes[2].hang_up();
-    let reads = read_until_the_end(&cluster.nodes[2]).await;
-    println!("reads on an isolated replica end after {reads:?} (fencing time {FENCING:?})");
-    assert!(reads > FENCING / 2 && reads < FENCING + MARGIN, "{reads:?}");
+    let took = read_until_the_end(&cluster.nodes[2]).await;
+    println!("reads on an isolated replica end after {took:?} (fencing time {FENCING:?})");
+    assert!(took > FENCING / 2 && took < FENCING + MARGIN, "{took:?}");
     until("clients are kept out", async || {
         refusal(&cluster.nodes[2], "app", APP).await.contains(OFFLINE)
     })

@@ -183,6 +183,7 @@ async fn f18_one_row_written_on_a_replica_is_reported_exactly() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs the files of a MySQL image: MAINSTAY_TEST_MYSQL"]
+#[expect(clippy::too_many_lines, reason = "one fault after the other, on one cluster")]
 async fn f25_a_broken_applier_is_refused_with_its_reason_and_a_wrong_source_is_repaired() {
     show_logs();
     let mut cluster = Cluster::bootstrap(3).await;

@@ -42,8 +42,6 @@ pub(crate) fn cluster(status: serde_json::Value) -> MySQLCluster {
     .unwrap()
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "an answer, as it comes from an instance")]
-
 /// The same while a primary is elected in place of `shop-1`, which is lost together with `shop-0`.
 pub(crate) fn waiting() -> MySQLCluster {
     let condition = |type_: &str, status: &str, reason: &str, message: &str| {

@@ -9,6 +9,7 @@ use super::*;
 use crate::plugin::fixtures::{cluster, now};
 use crate::plugin::live::{Answers, Live};
 
+#[expect(clippy::unnecessary_wraps, reason = "an answer, as it comes from an instance")]
 fn live(value: serde_json::Value) -> Result<Live, String> {
     Ok(serde_json::from_value(value).unwrap())
 }

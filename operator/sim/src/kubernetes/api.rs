@@ -243,6 +243,7 @@ impl Server {
     }
 
     /// Injects a fault.
+    #[expect(clippy::must_use_candidate, reason = "a fault happens, counted or not")]
     pub fn inject(&self, rule: Rule) -> Fired {
         self.with(|s| s.faults.add(rule))
     }
@@ -260,7 +261,7 @@ impl Server {
                 client: client.to_owned(),
                 version,
                 times,
-            })
+            });
         });
     }
 

@@ -88,7 +88,7 @@ impl fmt::Debug for Rule {
             .field("skip", &self.skip)
             .field("times", &self.times)
             .field("effect", &self.effect)
-            .finish()
+            .finish_non_exhaustive()
     }
 }
 

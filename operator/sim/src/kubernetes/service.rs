@@ -62,6 +62,12 @@ impl tower::Service<Request<Body>> for Endpoint {
     }
 }
 
+/// What a list shows.
+struct Snapshot {
+    version: u64,
+    objects: Vec<(Key, Arc<Value>)>,
+}
+
 /// A request, taken apart.
 struct Parsed {
     route: Route,
@@ -253,7 +259,7 @@ impl Endpoint {
         resource: &'static Resource,
         namespace: &str,
         version: Option<u64>,
-    ) -> Result<(u64, Vec<(Key, Arc<Value>)>), Failure> {
+    ) -> Result<Snapshot, Failure> {
         self.server.with(|s| {
             if version.is_some_and(|v| v < s.store.compacted()) {
                 return Err(Failure::expired("The provided continue parameter is too old"));
@@ -275,7 +281,7 @@ impl Endpoint {
                     .filter(|(k, _)| here(k))
                     .collect()
             };
-            Ok((version, objects))
+            Ok(Snapshot { version, objects })
         })
     }
 
@@ -296,7 +302,7 @@ impl Endpoint {
                 (version.parse::<u64>().ok(), after.to_owned())
             }
         };
-        let (version, objects) = self.snapshot(resource, namespace, version)?;
+        let Snapshot { version, objects } = self.snapshot(resource, namespace, version)?;
         let mut items: Vec<(String, Arc<Value>)> = objects
             .into_iter()
             .filter(|(_, o)| selector.matches(o))

@@ -18,6 +18,7 @@ pub enum Start {
 /// What a run explores, and how far. Everything that is not limited here may happen at any time, any number of times:
 /// messages, passes of the first operator, restarts, replication, acknowledgements, and whatever depends on a clock.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each lets one kind of thing happen")]
 pub struct Bounds {
     /// For people.
     pub name: &'static str,

@@ -3,7 +3,7 @@
 use super::bounds::Bounds;
 use super::defect::Defect;
 use super::ids::Id;
-use super::state::{Answer, Operator, Order, Pair, State, Status, Told};
+use super::state::{Answer, Operator, Order, Pair, Snapshot, State, Status, Told};
 
 impl<const N: usize> State<N> {
     /// Renames epochs and seqs by rank, which keeps every comparison, and forgets what cannot matter any more.
@@ -133,9 +133,13 @@ impl<const N: usize> State<N> {
     /// Every status that somebody may still read or write.
     pub(super) fn each_status(&mut self, mut visit: impl FnMut(&mut Status)) {
         self.status.iter_mut().for_each(&mut visit);
-        self.backup.iter_mut().flatten().for_each(&mut visit);
+        if let Some(Snapshot(Some(status))) = &mut self.backup {
+            visit(status);
+        }
         for operator in &mut self.operators {
-            operator.cache.iter_mut().flatten().for_each(&mut visit);
+            if let Some(Snapshot(Some(status))) = &mut operator.cache {
+                visit(status);
+            }
             let record = operator.pending.iter_mut().filter_map(|plan| plan.record.as_mut());
             record.for_each(&mut visit);
         }

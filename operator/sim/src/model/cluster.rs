@@ -2,7 +2,7 @@
 
 use super::bounds::{Bounds, Start};
 use super::ids::{Id, Ids, TXNS};
-use super::state::{Node, Operator, Owner, Pair, Phase, Primary, Process, STRAYS, State, Status, Told, Used};
+use super::state::{Node, Operator, Owner, Pair, Phase, Primary, Process, STRAYS, Snapshot, State, Status, Told, Used};
 
 impl<const N: usize> State<N> {
     /// How a run begins.
@@ -34,7 +34,7 @@ impl<const N: usize> State<N> {
             state.found(bounds, replicas);
         }
         if bounds.streams {
-            state.operators[0].cache = Some(state.status);
+            state.operators[0].cache = Some(Snapshot(state.status));
             for ordinal in 0..replicas {
                 state.operators[0].desks[ordinal].heard = Some(state.report(ordinal, bounds));
             }

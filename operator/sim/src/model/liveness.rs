@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 use super::bounds::Bounds;
 use super::decide::Planner;
 use super::ids::TXNS;
-use super::state::{Operator, Phase, Process, STRAYS, State, Used};
+use super::state::{Operator, Phase, Process, STRAYS, Snapshot, State, Used};
 use super::view::Clock;
 
 type Hasher = BuildHasherDefault<DefaultHasher>;
@@ -81,6 +81,21 @@ fn clock(keys: &[u64], key: u64, case: Case) -> Clock {
     if keys.contains(&key) { case.late() } else { case.early() }
 }
 
+/// With whom gone for good it has to serve again: nobody, and any one instance if nothing else was lost.
+fn cases<const N: usize>(state: &State<N>) -> impl Iterator<Item = Case> {
+    // A lost status and a lost volume together are for a person to judge.
+    let sound = state.flaw.is_none() && state.used.volumes + state.used.restores <= 1;
+    let spare = state.used.volumes == 0 && state.used.restores == 0 && state.status.is_some_and(|s| s.acks > 0);
+    let there = state.nodes.map(|node| node.process != Process::Absent);
+    let wanted = usize::from(state.replicas);
+    let enough = there.iter().take(wanted).filter(|there| **there).count() > 1 + wanted / 2;
+    let one = (0..N)
+        .filter(move |ordinal| spare && enough && there[*ordinal])
+        .map(Some);
+    let gone = std::iter::once(None).chain(one).filter(move |_| sound);
+    gone.flat_map(|gone| [false, true].map(|young| Case { gone, young }))
+}
+
 /// What a continuation needs.
 pub(super) struct Future<'a, const N: usize> {
     pub(super) planner: &'a Planner<N>,
@@ -91,27 +106,12 @@ pub(super) struct Future<'a, const N: usize> {
 impl<const N: usize> Future<'_, N> {
     /// The cluster serves again, with everything back, and with any one instance gone for good.
     pub(super) fn heals(&self, state: &State<N>) -> bool {
-        self.cases(state).all(|case| self.run(state, case))
-    }
-
-    /// With whom gone for good it has to serve again: nobody, and any one instance if nothing else was lost.
-    fn cases(&self, state: &State<N>) -> impl Iterator<Item = Case> {
-        // A lost status and a lost volume together are for a person to judge.
-        let sound = state.flaw.is_none() && state.used.volumes + state.used.restores <= 1;
-        let spare = state.used.volumes == 0 && state.used.restores == 0 && state.status.is_some_and(|s| s.acks > 0);
-        let there = state.nodes.map(|node| node.process != Process::Absent);
-        let wanted = usize::from(state.replicas);
-        let enough = there.iter().take(wanted).filter(|there| **there).count() > 1 + wanted / 2;
-        let one = (0..N)
-            .filter(move |ordinal| spare && enough && there[*ordinal])
-            .map(Some);
-        let gone = std::iter::once(None).chain(one).filter(move |_| sound);
-        gone.flat_map(|gone| [false, true].map(|young| Case { gone, young }))
+        cases(state).all(|case| self.run(state, case))
     }
 
     /// How the first continuation went that does not end well.
     pub(super) fn explain(&self, state: &State<N>) -> Vec<String> {
-        let Some(case) = self.cases(state).find(|case| !self.run(state, *case)) else {
+        let Some(case) = cases(state).find(|case| !self.run(state, *case)) else {
             return Vec::new();
         };
         let mut lines = vec![format!("without faults, {case:?}:")];
@@ -155,7 +155,7 @@ impl<const N: usize> Future<'_, N> {
     /// Everything starts, all links work, nothing is on its way, and one operator is left.
     fn faults_stop(&self, state: &State<N>, gone: Option<usize>) -> State<N> {
         let mut state = *state;
-        let cache = state.operators[0].cache.map(|_| state.status);
+        let cache = state.operators[0].cache.map(|_| Snapshot(state.status));
         state.restart_operator(1);
         state.operators[1] = Operator::new(None);
         state.operators[0].pending = None;
@@ -206,7 +206,7 @@ impl<const N: usize> Future<'_, N> {
             }
         }
         if state.operators[0].cache.is_some() {
-            state.operators[0].cache = Some(state.status);
+            state.operators[0].cache = Some(Snapshot(state.status));
         }
         let passed = [clock, late]
             .into_iter()

@@ -4,12 +4,12 @@ use super::bounds::Bounds;
 use super::decide::Planner;
 use super::defect::Defect;
 use super::ids::Id;
-use super::state::{Decision, Desk, Flaw, Flight, Message, Operator, Order, Owner, Pair, Phase, State, Status};
+use super::state::{Desk, Flaw, Flight, Message, Operator, Order, Owner, Pair, Phase, Snapshot, State, Status};
 use super::view::Clock;
 
 impl<const N: usize> Operator<N> {
     /// A process that has just begun.
-    pub(super) fn new(cache: Option<Option<Status>>) -> Self {
+    pub(super) fn new(cache: Option<Snapshot>) -> Self {
         Self {
             pending: None,
             desks: [Desk::default(); N],
@@ -30,10 +30,11 @@ impl<const N: usize> State<N> {
             return false;
         }
         if decision.record.is_some() {
-            self.operators[operator].pending = Some(self.named(operator, decision));
+            let owner = Owner::Operator(u8::try_from(operator).unwrap_or_default());
+            self.operators[operator].pending = Some(decision.owned_by(owner));
             return true;
         }
-        let read = self.operators[operator].cache.unwrap_or(self.status);
+        let read = self.read(operator);
         let epoch = read.map_or(0, |status| status.epoch);
         self.send(operator, epoch, &decision.orders);
         let again = planner.decide(&self.view(operator, clock, bounds), bounds);
@@ -57,13 +58,9 @@ impl<const N: usize> State<N> {
         true
     }
 
-    /// The owner in a record is this operator.
-    fn named(&self, operator: usize, decision: Decision<N>) -> Decision<N> {
-        let owner = Owner::Operator(u8::try_from(operator).unwrap_or_default());
-        Decision {
-            record: decision.record.map(|status| Status { owner, ..status }),
-            ..decision
-        }
+    /// The status that an operator knows.
+    pub(super) fn read(&self, operator: usize) -> Option<Status> {
+        self.operators[operator].cache.map_or(self.status, |cache| cache.0)
     }
 
     /// The write of status reaches the API server; `heard`: its answer arrives, and the commands go out.
@@ -72,8 +69,7 @@ impl<const N: usize> State<N> {
             return false;
         };
         let Some(record) = plan.record else { return false };
-        let current = self.operators[operator].cache.is_none_or(|cache| cache == self.status);
-        if !current && !bounds.has(Defect::BlindWrites) {
+        if self.read(operator) != self.status && !bounds.has(Defect::BlindWrites) {
             // Compare-and-set: the rest of the plan is dropped.
             return true;
         }
@@ -85,7 +81,7 @@ impl<const N: usize> State<N> {
         }
         if heard {
             if let Some(cache) = &mut self.operators[operator].cache {
-                *cache = Some(record);
+                *cache = Snapshot(Some(record));
             }
             self.send(operator, record.epoch, &plan.orders);
         }
@@ -139,7 +135,7 @@ impl<const N: usize> State<N> {
         for flight in flights.into_iter().flatten().filter(|flight| !flight.begun) {
             self.stray(flight.message);
         }
-        let cache = self.operators[operator].cache.map(|_| self.status);
+        let cache = self.operators[operator].cache.map(|_| Snapshot(self.status));
         self.operators[operator] = Operator::new(cache);
         self.each_status(|status| {
             if status.owner == this {

@@ -237,10 +237,22 @@ impl<const N: usize> Decision<N> {
         flawed: false,
     };
 
+    /// The same with this owner in its record.
+    pub(super) fn owned_by(self, owner: Owner) -> Self {
+        Self {
+            record: self.record.map(|status| Status { owner, ..status }),
+            ..self
+        }
+    }
+
     pub(super) fn acts(&self) -> bool {
         self.record.is_some() || self.orders.iter().any(Option::is_some)
     }
 }
+
+/// Status as it was at a moment: a record, or none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Snapshot(pub(super) Option<Status>);
 
 /// An operator process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -249,7 +261,7 @@ pub(super) struct Operator<const N: usize> {
     pub(super) pending: Option<Decision<N>>,
     pub(super) desks: [Desk; N],
     /// The status that it read last, when that may be an older one.
-    pub(super) cache: Option<Option<Status>>,
+    pub(super) cache: Option<Snapshot>,
 }
 
 /// How much of everything that is limited was used.
@@ -279,7 +291,7 @@ pub(super) enum Flaw {
 pub(super) struct State<const N: usize> {
     pub(super) status: Option<Status>,
     /// An older status that can be restored.
-    pub(super) backup: Option<Option<Status>>,
+    pub(super) backup: Option<Snapshot>,
     /// `spec.replicas`.
     pub(super) replicas: u8,
     pub(super) nodes: [Node; N],

@@ -2,7 +2,7 @@
 
 use super::bounds::Bounds;
 use super::decide::Planner;
-use super::state::{Process, State, has};
+use super::state::{Process, Snapshot, State, has};
 use super::view::Clock;
 
 /// One thing that happens. Numbers are ordinals of instances, and of the two operators.
@@ -239,7 +239,7 @@ impl<const N: usize> State<N> {
             }
             Step::Deliver(..) | Step::Lose(..) | Step::GiveUp(..) | Step::DeliverLate(_) => self.convey(step, bounds),
             Step::Hear(ordinal) => return self.hear(ordinal, bounds),
-            Step::Read => self.operators[0].cache = Some(self.status),
+            Step::Read => self.operators[0].cache = Some(Snapshot(self.status)),
             Step::RestartOperator => {
                 self.used.restarts += 1;
                 self.restart_operator(0);
@@ -250,10 +250,10 @@ impl<const N: usize> State<N> {
             }
             Step::MakePod => return self.make_pod(),
             Step::RemovePod => return self.remove_pod(),
-            Step::BackUp => self.backup = Some(self.status),
+            Step::BackUp => self.backup = Some(Snapshot(self.status)),
             Step::Restore => {
                 self.used.restores += 1;
-                self.status = self.backup.take().flatten();
+                self.status = self.backup.take().and_then(|backup| backup.0);
                 self.operators.iter_mut().for_each(|operator| operator.pending = None);
             }
         }

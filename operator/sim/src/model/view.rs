@@ -117,9 +117,8 @@ impl<const N: usize> State<N> {
 
     /// What this operator sees.
     pub(super) fn view(&self, operator: usize, clock: Clock, bounds: &Bounds) -> View<N> {
-        let read = self.operators[operator].cache.unwrap_or(self.status);
         let mine = Owner::Operator(u8::try_from(operator).unwrap_or_default());
-        let status = read.map(|status| Status {
+        let status = self.read(operator).map(|status| Status {
             owner: if status.owner == mine || bounds.has(Defect::ForeignEpochs) {
                 Owner::Operator(0)
             } else {

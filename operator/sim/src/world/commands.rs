@@ -67,23 +67,22 @@ impl World {
     pub(super) async fn command(&self, id: u64, command: &InstanceCommand, seq: u64) -> Result<Reply, Dead> {
         let pair = (command.epoch, seq);
         self.disk_answers(id).await?;
-        let outcome = match self.change(|w| w.accept(id, command, pair))? {
-            Err(reason) => refused(reason),
-            Ok(()) => {
-                let task = Task {
-                    world: self,
-                    id,
-                    pair,
-                    deadline: Instant::now() + command.deadline,
-                };
-                let outcome = task.run(&command.verb).await?;
-                self.change(|w| {
-                    if let Some(process) = w.processes.get_mut(&id) {
-                        process.ended = process.ended.max(pair);
-                    }
-                });
-                outcome
-            }
+        let outcome = if let Err(reason) = self.change(|w| w.accept(id, command, pair))? {
+            refused(reason)
+        } else {
+            let task = Task {
+                world: self,
+                id,
+                pair,
+                deadline: Instant::now() + command.deadline,
+            };
+            let outcome = task.run(&command.verb).await?;
+            self.change(|w| {
+                if let Some(process) = w.processes.get_mut(&id) {
+                    process.ended = process.ended.max(pair);
+                }
+            });
+            outcome
         };
         self.with(|w| {
             let (sequence, report) = w.message(id, Instant::now()).ok_or(Dead)?;
@@ -396,7 +395,7 @@ impl Task<'_> {
             if !std::mem::replace(&mut data.accounts, true) {
                 // root@'%', then the application's database and user: through the binlog, delaying nothing.
                 for _ in 0..=u8::from(application) {
-                    data.append(None).map(|index| process.waiting.push(waiting(index).0));
+                    process.waiting.extend(data.append(None).map(|index| waiting(index).0));
                 }
             }
             Outcome::Applied

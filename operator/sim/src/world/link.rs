@@ -62,9 +62,8 @@ impl Dialler for SimDialler {
                         Err(broken("certificate of another instance"))
                     })
                 }
-                Some(_) => None,
                 None if w.refuses(&target.pod_uid) => Some(Err(broken("connection refused"))),
-                None => None,
+                Some(_) | None => None,
             };
             match world.until(deadline, found).await {
                 Some(Ok(process)) => Ok(Arc::new(SimLink {

@@ -158,7 +158,7 @@ impl World {
             }
             tokio::select! {
                 biased;
-                changed = changes.changed() => if changed.is_err() { return None },
+                result = changes.changed() => if result.is_err() { return None },
                 () = tokio::time::sleep_until(deadline) => return self.with(&mut f),
             }
         }
@@ -178,8 +178,8 @@ impl World {
                 let next = world.with(|w| w.step(now)).unwrap_or(now + Duration::from_hours(1));
                 tokio::select! {
                     biased;
-                    changed = objects.changed() => if changed.is_err() { return },
-                    changed = changes.changed() => if changed.is_err() { return },
+                    result = objects.changed() => if result.is_err() { return },
+                    result = changes.changed() => if result.is_err() { return },
                     () = tokio::time::sleep_until(next) => {}
                 }
             }

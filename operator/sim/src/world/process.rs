@@ -10,7 +10,7 @@ use mainstay_core::rules::{Incarnation, InstanceName};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::data::Volume;
+use super::data::{DataDir, Volume};
 
 /// How long an initialisation takes.
 pub const INITIALISE: Duration = Duration::from_secs(2);
@@ -102,6 +102,7 @@ impl Clone for Waiting {
 
 /// A running instance.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of MySQL's, or of a test")]
 pub struct Process {
     /// Number of the process: another start is another number.
     pub id: u64,
@@ -217,7 +218,7 @@ impl Process {
             server_uuid: volume.data.as_ref().map(|d| d.server_uuid.clone()).unwrap_or_default(),
             writable: self.writable,
             executed,
-            received: data.map(|d| d.received()).unwrap_or_default(),
+            received: data.map(DataDir::received).unwrap_or_default(),
             purged: data.map(|d| d.purged.clone()).unwrap_or_default(),
             replication: self.replication(data.is_some(), now),
             semi_sync: SemiSync {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::process::{NET_TIMEOUT, Phase};
+use super::process::{NET_TIMEOUT, Phase, Process};
 use super::{Flaw, Inner};
 
 /// How long a step of replication takes.
@@ -29,7 +29,7 @@ impl Inner {
             .for_each(&mut soon);
         for id in &ids {
             self.advance_phase(*id, now);
-            let deadline = self.processes.get(id).and_then(super::process::Process::deadline);
+            let deadline = self.processes.get(id).and_then(Process::deadline);
             // What a disk that hangs holds up goes on when it answers again.
             if let Some(deadline) = deadline.filter(|at| *at > now) {
                 soon(deadline);
@@ -150,7 +150,7 @@ impl Inner {
     /// Looks after a connection that exists: ended by the other side, silent, or alive.
     fn check_connection(&mut self, id: u64, source: u64, now: Instant) -> Option<Source> {
         let replica = self.processes.get(&id)?;
-        let alive = self.processes.get(&source).is_some_and(|s| s.running());
+        let alive = self.processes.get(&source).is_some_and(Process::running);
         let passes = match self.processes.get(&source) {
             Some(s) => self.network.connected(&replica.node, &s.node) && self.is_up(&s.node),
             None => true,
@@ -171,12 +171,12 @@ impl Inner {
         }
         if !alive || !allowed {
             channel.connected = None;
-            channel.error = if alive {
+            let error = if alive {
                 "access denied: account is locked"
             } else {
                 "connection lost"
-            }
-            .to_owned();
+            };
+            error.clone_into(&mut channel.error);
             self.dirty = true;
             return Some(Source {
                 id: source,
@@ -192,7 +192,7 @@ impl Inner {
     /// Makes a connection, if it can be made now.
     fn connect(&mut self, id: u64, node: &str, namespace: &str, host: &str) -> Option<Source> {
         let found = self.reachable(node, namespace, host);
-        let source = found.filter(|s| self.processes.get(s).is_some_and(super::process::Process::running));
+        let source = found.filter(|s| self.processes.get(s).is_some_and(Process::running));
         let replica = self.processes.get(&id)?;
         let known = self.volumes.get(&replica.claim)?.data.as_ref()?.known();
         let instance = replica.instance.clone();
@@ -329,7 +329,7 @@ impl Inner {
 
     /// Names of the instances that receive from a process as semi-synchronous clients.
     pub(super) fn receivers(&self, source: u64) -> Vec<String> {
-        let connected = |p: &&super::process::Process| p.channel.as_ref().is_some_and(|c| c.connected == Some(source));
+        let connected = |p: &&Process| p.channel.as_ref().is_some_and(|c| c.connected == Some(source));
         self.processes
             .values()
             .filter(connected)

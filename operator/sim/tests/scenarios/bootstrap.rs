@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use mainstay_sim::Simulation;
+use mainstay_sim::world::data::DataDir;
 
 use crate::support::{NAME, NS, healthy, intact, running, secs, seed, sleep, write_rows};
 
@@ -27,7 +28,7 @@ async fn three_instances_become_available_and_rows_are_acknowledged_by_k() {
                 .volumes
                 .values()
                 .filter_map(|v| v.data.as_ref())
-                .map(|d| d.everything())
+                .map(DataDir::everything)
                 .collect();
             for row in acknowledged {
                 let copies = everywhere.iter().filter(|rows| rows.contains(&row)).count();

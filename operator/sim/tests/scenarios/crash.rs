@@ -37,14 +37,14 @@ const FAILOVER: Operation = Operation {
         sim.world.change(|w| {
             let node = w.open(NS, NAME).map(|p| p.node.clone()).unwrap_or_default();
             w.power_off(&node);
-        })
+        });
     },
     mend: Some(|sim| {
         sim.world.change(|w| {
             for node in ["node-1", "node-2", "node-3"] {
                 w.power_on(node);
             }
-        })
+        });
     }),
     ended: settled,
     least: 4,

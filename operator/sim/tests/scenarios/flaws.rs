@@ -93,7 +93,7 @@ async fn acknowledgements_that_are_not_durable_are_noticed() {
             }
             w.lose_volume(NS, &format!("data-{open}"));
             for replica in &replicas {
-                w.process_mut(NS, replica).map(|p| p.applier_stuck = false);
+                w.process_mut(NS, replica).unwrap().applier_stuck = false;
             }
         });
         let _operator = sim.start_operator("operator-1");
@@ -118,8 +118,7 @@ async fn acknowledgements_of_one_who_is_no_member_are_noticed() {
         sleep(secs(5)).await;
         sim.world.change(|w| {
             let source = format!("{open}.shop-instances.shop.svc");
-            w.process_mut(NS, &former)
-                .map(|p| p.channel = Some(Channel::new(&source)));
+            w.process_mut(NS, &former).unwrap().channel = Some(Channel::new(&source));
             for other in NODES.iter().filter(|n| **n != outside) {
                 w.network.cut(&node, other);
             }
@@ -152,7 +151,7 @@ async fn late_commands_are_noticed() {
                 w.network.cut(&node, other);
             }
             for replica in ["shop-0", "shop-1", "shop-2"] {
-                w.process_mut(NS, replica).map(|p| p.channel = None);
+                w.process_mut(NS, replica).unwrap().channel = None;
             }
         });
         // A client with an old connection: its commits wait for an acknowledgement.

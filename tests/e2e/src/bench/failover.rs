@@ -149,7 +149,7 @@ async fn once(env: &Env, cluster: &Cluster, testbed: &Testbed, fault: Fault, num
     let pod = cluster.primary().await?;
     let node = cluster.node_of(&pod).await?;
     // Every second client holds every privilege but SHUTDOWN (decision A1).
-    let login = if number % 2 == 0 {
+    let login = if number.is_multiple_of(2) {
         cluster.privileged().await?
     } else {
         cluster.app().await?

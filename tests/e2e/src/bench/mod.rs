@@ -49,7 +49,7 @@ fn runs(usual: usize) -> Result<usize> {
 #[derive(Debug, Default)]
 struct Gaps {
     /// Longest time between two acknowledged writes, in milliseconds, of each run.
-    gaps: Vec<f64>,
+    longest: Vec<f64>,
     errors: usize,
     writes: usize,
 }
@@ -57,7 +57,7 @@ struct Gaps {
 impl Gaps {
     /// Adds a run whose history was compared with what every instance holds: nothing is missing.
     fn add(&mut self, history: &History) {
-        self.gaps.push(history.gap.as_secs_f64() * 1000.0);
+        self.longest.push(history.gap.as_secs_f64() * 1000.0);
         self.errors += history.error_count;
         self.writes += history.acknowledged.len();
     }
@@ -65,10 +65,10 @@ impl Gaps {
     fn line(&self) -> String {
         format!(
             "{} runs: gap p50 {:.0} ms, p99 {:.0} ms, max {:.0} ms; {} errors; 0 of {} acknowledged writes lost",
-            self.gaps.len(),
-            median(&self.gaps),
-            percentile(&self.gaps, 99),
-            worst(&self.gaps),
+            self.longest.len(),
+            median(&self.longest),
+            percentile(&self.longest, 99),
+            worst(&self.longest),
             self.errors,
             self.writes
         )
@@ -76,9 +76,13 @@ impl Gaps {
 
     /// A run that lost a write has ended the bench, so `lost` counts none.
     fn json(&self) -> Value {
-        let (p50, p99, max) = (median(&self.gaps), percentile(&self.gaps, 99), worst(&self.gaps));
+        let (p50, p99, max) = (
+            median(&self.longest),
+            percentile(&self.longest, 99),
+            worst(&self.longest),
+        );
         json!({
-            "n": self.gaps.len(),
+            "n": self.longest.len(),
             "gap_ms": {"p50": p50.round(), "p99": p99.round(), "max": max.round()},
             "errors": self.errors,
             "lost": 0,

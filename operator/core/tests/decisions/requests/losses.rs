@@ -14,16 +14,16 @@ fn forced() -> State {
 
 #[test]
 fn rule_10_a_loss_is_accepted_only_where_the_rules_have_to_wait() {
-    let lost = electing(3)
+    let stuck = electing(3)
         .with(0, dead)
         .with(1, dead)
         .rules(|rules| rules.phase_since = long_ago());
     refused(
-        &lost.clone().asks(&asks("promote", 2)),
+        &stuck.clone().asks(&asks("promote", 2)),
         "no primary is open that could hand over",
     );
     // The word of a person is recorded first, in the same election.
-    let state = lost.asks(&forces(2));
+    let state = stuck.asks(&forces(2));
     does(&state, &["record epoch 6: electing, members shop-1 shop-2, k 1"]);
     assert_eq!(record(&state).reason, "PromotionForced");
     // Nobody else is there: it opens alone, and says what is lost.

@@ -224,6 +224,7 @@ impl Cluster {
         endpoint
     }
 
+    #[expect(clippy::too_many_lines, reason = "one configuration, field by field")]
     fn node(&self, ordinal: u32) -> Node {
         let root = self.dir.path().join(format!("shop-{ordinal}"));
         let paths = Paths {
@@ -362,7 +363,7 @@ impl Cluster {
         for node in 0..self.nodes.len() {
             if self.nodes[node].manager.is_some() {
                 self.nodes[node]
-                    .wait("it has applied everything", |report| report.fully_applied())
+                    .wait("it has applied everything", InstanceReport::fully_applied)
                     .await;
             }
         }

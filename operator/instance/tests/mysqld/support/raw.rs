@@ -197,7 +197,7 @@ pub(crate) struct Pair {
 impl Pair {
     /// Two servers that do not know each other, with a table `app.t` on both.
     pub(crate) async fn strangers(source: &[&str], replica: &[&str]) -> Self {
-        Self::with_disk(source, replica).await.0
+        Box::pin(Self::with_disk(source, replica)).await.0
     }
 
     /// The same, and the disk of the replica.

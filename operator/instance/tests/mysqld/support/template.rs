@@ -17,7 +17,7 @@ pub(crate) async fn copy_to(volume: &Path) {
     let volume = volume.to_owned();
     let copied = tokio::task::spawn_blocking(move || {
         std::fs::create_dir_all(&volume).unwrap();
-        copy(&template, &volume.join("data"))
+        copy(&template, &volume.join("data"));
     });
     copied.await.unwrap();
 }
