@@ -116,7 +116,7 @@ fn silent<'a>(view: &View<'_>, instance: &InstanceObserved) -> State<'a> {
             look_in: view.timing.silence.saturating_sub(age),
         };
     }
-    let says_something = |seen: &Seen<'_>| !fenced_by_us(view, *seen) && !view.kept_out(seen.instance);
+    let says_something = |seen: &Seen<'_>| !is_ours(view, *seen) && !view.kept_out(seen.instance);
     let witnesses: Vec<_> = view.members().filter(says_something).collect();
     let agree = witnesses.iter().filter(|seen| !view.receiving(**seen)).count();
     if agree > 0 && agree.saturating_mul(2) > witnesses.len() {
@@ -131,10 +131,23 @@ fn silent<'a>(view: &View<'_>, instance: &InstanceObserved) -> State<'a> {
     })
 }
 
-/// It does not receive because this process fenced it, which says nothing of the primary.
-fn fenced_by_us(view: &View<'_>, seen: Seen<'_>) -> bool {
-    let answer = seen.instance.heard().and_then(|heard| heard.answer.as_ref());
-    view.fenced(seen) && answer.is_some_and(|answer| answer.verb == VerbKind::Fence && answer.failure.is_none())
+/// It does not receive because of what this process told it: it is fenced, or attached and about to connect. That says nothing
+/// of the primary.
+fn is_ours(view: &View<'_>, seen: Seen<'_>) -> bool {
+    let heard = seen.instance.heard();
+    let busy = heard.is_some_and(|heard| heard.busy.is_some());
+    let answer = heard.and_then(|heard| heard.answer.as_ref());
+    let last = answer
+        .filter(|answer| answer.failure.is_none())
+        .map(|answer| answer.verb);
+    let fenced = view.fenced(seen) && last == Some(VerbKind::Fence);
+    busy || fenced || (last == Some(VerbKind::Attach) && !seen.detached() && !has_tried(seen))
+}
+
+/// Its receiver was connected once, or failed to connect.
+fn has_tried(seen: Seen<'_>) -> bool {
+    let replication = &seen.report.replication;
+    replication.last_heard.is_some() || !replication.receiver_error.is_empty()
 }
 
 /// Rule 2d: it is heard and open, but too few members receive from it, while enough of them are heard.
@@ -159,7 +172,5 @@ fn cut_off(view: &View<'_>, primary: &PrimaryRef, seen: Seen<'_>) -> Option<Stri
 /// A connection that brings nothing, or cannot be made. Those that are merely detached are attached first, and one that was
 /// attached a moment ago has said nothing yet.
 fn is_deaf(view: &View<'_>, primary: &PrimaryRef, seen: Seen<'_>) -> bool {
-    let replication = &seen.report.replication;
-    let tried = replication.last_heard.is_some() || !replication.receiver_error.is_empty();
-    view.follows(seen, &primary.id) && !view.receiving(seen) && tried
+    view.follows(seen, &primary.id) && !view.receiving(seen) && has_tried(seen)
 }

@@ -96,6 +96,14 @@ fn members_that_were_fenced_are_attached_to_a_silent_primary_and_become_witnesse
     does(&state, &["attach shop-1 to shop-0", "attach shop-2 to shop-0"]);
     let behind = |i: Instance| fenced(i).set("a:1-90").received("a:91-100");
     does(&state.clone().with(1, behind), &["attach shop-2 to shop-0"]);
+    // What it is told, and a connection that was not made yet, say nothing.
+    let told = |i: Instance| fenced(i).busy(VerbKind::Attach, 5);
+    waits(&state.clone().with(1, told).with(2, told), "a member that can be heard");
+    let connecting = |i: Instance| i.follows(0).connecting().answered(VerbKind::Attach, 5, None);
+    waits(
+        &state.clone().with(1, connecting).with(2, connecting),
+        "a member that can be heard",
+    );
     let deaf = |i: Instance| i.follows(0).deaf();
     let lost = state.with(1, deaf).with(2, deaf).does();
     assert_eq!(lost[0], "record epoch 6: electing, members shop-1 shop-2, k 1");

@@ -564,6 +564,14 @@ impl Instance {
         self.report(|report| report.replication.last_heard = Some(Duration::from_secs(3)))
     }
 
+    /// Its receiver has not connected yet.
+    pub(crate) fn connecting(self) -> Self {
+        self.report(|report| {
+            report.replication.receiver_running = false;
+            report.replication.last_heard = None;
+        })
+    }
+
     /// Read-only, and no receiver.
     pub(crate) fn fenced(self) -> Self {
         self.report(|report| {
