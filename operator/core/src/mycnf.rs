@@ -186,8 +186,9 @@ fn replication() -> Vec<Line> {
         line("replica_preserve_commit_order", "ON", ""),
         line(
             "replica_net_timeout",
-            2,
-            "With heartbeats of 0.5 s: a source that is silent is noticed by its replicas.",
+            4,
+            "Longer than the 2 s of silence that begin an election: a receiver that reads stops at once when it is fenced, one \
+             that connects to a dead host not before this time has passed.",
         ),
         line(
             "skip_replica_start",

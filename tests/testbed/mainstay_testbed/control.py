@@ -10,7 +10,7 @@ from typing import Dict, List
 
 from . import network, processes, supervise
 from .cgroups import Group
-from .plan import Plan, node_name
+from .plan import API_PORT, Plan, node_name
 from .programs import binary
 from .run import run
 from .state import Home, Settings, write_atomically
@@ -67,7 +67,7 @@ def _command(home: Home, name: str, argv: List[object], after: str = "", env: "d
 def control_commands(home: Home, settings: Settings) -> List[dict]:
     """What runs on the machine of the control plane, in the order of start."""
     kubernetes, pki, plan = binary("kubernetes"), home.pki, settings.plan
-    api_up = f"tcp:{plan.control}:6443"
+    api_up = f"tcp:{plan.control}:{API_PORT}"
 
     def client(name: str) -> List[str]:
         file = home.file(f"{name}.kubeconfig")
@@ -79,7 +79,7 @@ def control_commands(home: Home, settings: Settings) -> List[dict]:
                                 "--listen-client-urls=http://127.0.0.1:2379", "--listen-peer-urls=http://127.0.0.1:2380",
                                 "--advertise-client-urls=http://127.0.0.1:2379", "--log-level=warn"]),
         _command(home, "kube-apiserver", [
-            kubernetes, "kube-apiserver", "--etcd-servers=http://127.0.0.1:2379", "--secure-port=6443",
+            kubernetes, "kube-apiserver", "--etcd-servers=http://127.0.0.1:2379", f"--secure-port={API_PORT}",
             "--bind-address=0.0.0.0", f"--advertise-address={plan.control}", f"--service-cluster-ip-range={plan.services}",
             f"--tls-cert-file={pki}/apiserver.crt", f"--tls-private-key-file={pki}/apiserver.key",
             f"--client-ca-file={pki}/ca.crt", "--kubelet-preferred-address-types=InternalIP",
@@ -115,7 +115,7 @@ def proxy_arguments(kubeconfig: Path, hostname: str, plan: Plan) -> List[object]
 
 
 def service_commands(home: Home, plan: Plan) -> List[dict]:
-    api_up = f"tcp:{plan.control}:6443"
+    api_up = f"tcp:{plan.control}:{API_PORT}"
     key = s3_credentials(home)
     return [
         _command(home, "s3", [binary("versitygw"), "--port", f"0.0.0.0:{plan.s3_port}", "--quiet", "posix", home.s3],

@@ -6,10 +6,11 @@ Nothing of the host's own configuration is changed but for the routes into the t
 import json
 from typing import Iterable, List
 
-from .plan import Plan
+from .plan import API_PORT, Plan
 from .run import run, succeeds
 
 CUT_TABLE = "mainstay_testbed_cut"
+KUBELET_PORT = 10250
 BRIDGE_FORWARDING, BRIDGE_DISABLED = "3", "0"
 
 
@@ -89,10 +90,13 @@ def cut(plan: Plan, number: int) -> None:
 
 
 def cut_api(plan: Plan, number: int) -> None:
-    """Cuts node and pods from the API server, both ways, and from nothing else; DNS and S3 live on that machine too."""
-    keep = f"{{ 53, {plan.s3_port} }}"
-    rules = [f"ip daddr {plan.control} meta l4proto {{ tcp, udp }} th dport != {keep} drop",
-             f"ip saddr {plan.control} meta l4proto {{ tcp, udp }} th sport != {keep} drop"]
+    """Cuts node and pods from the API server, and it from the kubelet; whatever else passes that machine goes on.
+
+    The way of clients to Services leads over it, and DNS and S3 live there.
+    """
+    rules = [f"ip {there} {plan.control} tcp {end} {port} drop"
+             for there, end, port in (("daddr", "dport", API_PORT), ("saddr", "sport", API_PORT),
+                                         ("saddr", "dport", KUBELET_PORT), ("daddr", "sport", KUBELET_PORT))]
     chains = "".join(f"chain {hook} {{ type filter hook {hook} priority 0; {'; '.join(rules)}; }}\n"
                      for hook in ("input", "output", "forward"))
     _nft(plan, number, f"table inet {CUT_TABLE}\ndelete table inet {CUT_TABLE}\n"

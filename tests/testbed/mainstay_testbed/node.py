@@ -10,7 +10,7 @@ from . import network, nodeinit, processes, storage
 from .cgroups import Group, hierarchies
 from .control import proxy_arguments
 from .errors import TestbedError
-from .plan import Plan, node_name, zone
+from .plan import API_PORT, Plan, node_name, zone
 from .programs import binary
 from .run import run
 from .state import Home, Settings, write_atomically
@@ -158,7 +158,7 @@ def commands(home: Home, settings: Settings, number: int) -> List[dict]:
         return {"name": program, "argv": [str(a) for a in argv], "log": str(home.logs / f"{name}-{program}.log"),
                 "after": after}
 
-    api_up = f"tcp:{plan.control}:6443"
+    api_up = f"tcp:{plan.control}:{API_PORT}"
     labels = f"topology.kubernetes.io/zone={zone(number)},topology.kubernetes.io/region=testbed"
     return [
         command("containerd", ["containerd", "--config", folder / "containerd.toml"], ""),

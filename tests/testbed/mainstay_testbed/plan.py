@@ -10,6 +10,7 @@ from .errors import TestbedError
 DEFAULT_NAME = "mainstay"
 DEFAULT_RANGE = "10.200.0.0/16"
 MAX_NODES = 5
+API_PORT = 6443
 ZONES = 3
 DERIVED_RANGES = 50
 
@@ -95,7 +96,7 @@ class Plan:
 
     @property
     def api_url(self) -> str:
-        return f"https://{self.control}:6443"
+        return f"https://{self.control}:{API_PORT}"
 
     @property
     def s3_port(self) -> int:
