@@ -186,7 +186,7 @@ fn replication() -> Vec<Line> {
         line("replica_preserve_commit_order", "ON", ""),
         line(
             "replica_net_timeout",
-            4,
+            3,
             "Longer than the 2 s of silence that begin an election: a receiver that reads stops at once when it is fenced, one \
              that connects to a dead host not before this time has passed.",
         ),

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
 use mainstay_core::observed::{Heard, InstanceReport, Reach};
+use mainstay_core::timing::Timing;
 use mainstay_instance::convert::Message;
 
 use crate::pool::link::Link;
@@ -187,6 +188,14 @@ impl Slot {
     }
 }
 
+/// Its source was heard lately: when that ends, it is a witness (rule 2b of docs/failover.md).
+fn hears(report: &InstanceReport) -> bool {
+    report
+        .replication
+        .last_heard
+        .is_some_and(|age| age <= Timing::default().silence)
+}
+
 /// Compares two reports. What changes all the time on a healthy cluster is progress; everything else is state.
 fn change(old: &InstanceReport, new: &InstanceReport) -> Change {
     let mut steady = new.clone();
@@ -197,7 +206,7 @@ fn change(old: &InstanceReport, new: &InstanceReport) -> Change {
     steady.replication.last_heard = old.replication.last_heard;
     steady.replication.lag = old.replication.lag;
     steady.semi_sync.waiters = old.semi_sync.waiters;
-    if steady != *old {
+    if steady != *old || hears(new) != hears(old) {
         return Change::State;
     }
     // Ages and sizes alone are nobody's progress.

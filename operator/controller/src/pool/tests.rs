@@ -223,9 +223,15 @@ async fn heartbeats_call_nobody_and_progress_only_those_who_wait() {
     messages.send(Ok(message(11, growing(6)))).unwrap();
     assert!(world.called().await);
     world.pool.attend(&shop(), false);
+    for (n, age, called) in [(12, 1, true), (13, 2, false), (14, 3, true), (15, 4, false)] {
+        let mut report = growing(6);
+        report.replication.last_heard = Some(Duration::from_secs(age));
+        messages.send(Ok(message(n, report))).unwrap();
+        assert_eq!(world.called().await, called, "its source was heard {age} s ago");
+    }
     messages
         .send(Ok(message(
-            12,
+            16,
             InstanceReport {
                 writable: true,
                 ..growing(6)

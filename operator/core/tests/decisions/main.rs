@@ -15,6 +15,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 mod any_state;
 mod building;
+mod cases;
 mod convergence;
 mod counterexamples;
 mod documentation;

@@ -15,5 +15,6 @@ mod faults;
 mod flaws;
 mod idle;
 mod names;
+mod starvation;
 mod support;
 mod watches;

@@ -64,6 +64,15 @@ impl Fault {
         }
     }
 
+    /// Whether the primary has to be on the leading operator's node, where that matters.
+    const fn beside_the_operator(self) -> Option<bool> {
+        match self {
+            Self::MysqldKilled | Self::MysqldFrozen | Self::PodDeleted | Self::DiskError => None,
+            Self::NodeOff | Self::NodeCut | Self::ApiCut | Self::NodeFrozen => Some(false),
+            Self::OperatorAndPrimaryOff => Some(true),
+        }
+    }
+
     /// Does it to the primary `pod` on `node`.
     async fn inject(self, cluster: &Cluster, testbed: &Testbed, pod: &str, node: &str) -> Result<()> {
         match self {
@@ -143,8 +152,8 @@ async fn all(env: &Env, testbed: &Testbed, namespace: &str, faults: &[Fault]) ->
 /// One fault under one writer, on a cluster that is whole before and after it.
 async fn once(env: &Env, cluster: &Cluster, testbed: &Testbed, fault: Fault, number: usize) -> Result<History> {
     cluster.serves(WHOLE).await?;
-    if fault == Fault::OperatorAndPrimaryOff {
-        beside_the_operator(env, cluster).await?;
+    if let Some(beside) = fault.beside_the_operator() {
+        place(cluster, &leaders_node(env).await?, beside).await?;
     }
     let pod = cluster.primary().await?;
     let node = cluster.node_of(&pod).await?;
@@ -184,8 +193,7 @@ async fn once(env: &Env, cluster: &Cluster, testbed: &Testbed, fault: Fault, num
     Ok(history)
 }
 
-/// Moves the primary to the node of the leading operator, where an instance is.
-async fn beside_the_operator(env: &Env, cluster: &Cluster) -> Result<()> {
+async fn leaders_node(env: &Env) -> Result<String> {
     operator::ready(env).await?;
     let leases: Api<Lease> = Api::namespaced(env.client.clone(), OPERATOR_NAMESPACE);
     let lease = leases.get(LEASE).await.context("failed to get the leader's lease")?;
@@ -201,18 +209,23 @@ async fn beside_the_operator(env: &Env, cluster: &Cluster) -> Result<()> {
             .is_some_and(|name| holder.contains(name.as_str()))
     });
     let node = leader.and_then(|pod| pod.spec.as_ref()?.node_name.clone());
-    let node = node.with_context(|| format!("the leader {holder} is no pod"))?;
+    node.with_context(|| format!("the leader {holder} is no pod"))
+}
+
+/// Moves the primary to this node, or away from it.
+async fn place(cluster: &Cluster, node: &str, there: bool) -> Result<()> {
+    let primary = cluster.primary().await?;
+    if (cluster.node_of(&primary).await? == node) == there {
+        return Ok(());
+    }
     for ordinal in 0..cluster.get().await?.spec.replicas {
         let instance = cluster.instance(ordinal);
-        if cluster.node_of(&instance).await? != node {
-            continue;
-        }
-        if cluster.primary().await? != instance {
+        if (cluster.node_of(&instance).await? == node) == there {
             promote::request(cluster, &instance, AWAY).await?;
+            return cluster.serves(WHOLE).await;
         }
-        return cluster.serves(WHOLE).await;
     }
-    anyhow::bail!("no instance is on {node}, where the operator is")
+    anyhow::bail!("no instance is where the fault needs it: {node} is the operator's node")
 }
 
 #[cfg(test)]
