@@ -1,6 +1,7 @@
 //! Networks that can be cut: what is sent into a cut is lost in silence, and nobody is told.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex};
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream, tcp};
@@ -20,8 +21,8 @@ pub(crate) struct Wire {
     /// Where the client connects.
     pub(crate) address: SocketAddr,
     passage: watch::Sender<Passage>,
-    /// Rises when all connections are to be dropped.
-    generation: watch::Sender<u64>,
+    /// Lost with all connections that were made while it was there.
+    line: Arc<Mutex<watch::Sender<()>>>,
     task: tokio::task::JoinHandle<()>,
 }
 
@@ -36,20 +37,21 @@ impl Wire {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
         let passage = watch::Sender::new(Passage::Both);
-        let generation = watch::Sender::new(0);
-        let (open, alive) = (passage.subscribe(), generation.subscribe());
+        let line = Arc::new(Mutex::new(watch::Sender::new(())));
+        let (open, lines) = (passage.subscribe(), Arc::clone(&line));
         let task = tokio::spawn(async move {
             loop {
                 let Ok((client, _)) = listener.accept().await else {
                     return;
                 };
-                tokio::spawn(carry(client, server, open.clone(), alive.clone()));
+                let line = lines.lock().unwrap().subscribe();
+                tokio::spawn(carry(client, server, open.clone(), line));
             }
         });
         Self {
             address,
             passage,
-            generation,
+            line,
             task,
         }
     }
@@ -66,12 +68,12 @@ impl Wire {
 
     /// Connections that were made before, and what was sent on them, are lost; new ones get through.
     pub(crate) async fn replace(&self) {
-        self.generation.send_modify(|generation| *generation += 1);
-        super::until("all connections are lost", async || {
-            // One is the listener's own.
-            self.generation.receiver_count() == 1
-        })
-        .await;
+        let old = std::mem::replace(&mut *self.line.lock().unwrap(), watch::Sender::new(()));
+        old.send_replace(());
+        // Those that are made meanwhile belong to the new line, and wait.
+        tokio::time::timeout(super::PATIENCE, old.closed())
+            .await
+            .expect("all connections are lost");
         self.passage.send_replace(Passage::Both);
     }
 
@@ -85,9 +87,8 @@ async fn carry(
     client: TcpStream,
     server: SocketAddr,
     mut open: watch::Receiver<Passage>,
-    mut alive: watch::Receiver<u64>,
+    mut line: watch::Receiver<()>,
 ) {
-    alive.mark_unchanged();
     let work = async {
         open.wait_for(|passage| *passage == Passage::Both).await.ok()?;
         let server = TcpStream::connect(server).await.ok()?;
@@ -102,7 +103,7 @@ async fn carry(
     };
     tokio::select! {
         _ = work => {}
-        _ = alive.changed() => {}
+        _ = line.changed() => {}
     }
 }
 
