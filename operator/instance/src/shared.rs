@@ -15,6 +15,7 @@ use crate::config::Config;
 use crate::disk;
 use crate::hearing::Hearing;
 use crate::proto;
+use crate::receipt::Receipt;
 use crate::secrets::{Redactor, Secrets};
 use crate::state::{Stage, State, StateError, StateFile};
 use crate::status;
@@ -78,6 +79,7 @@ pub(crate) struct Shared {
     marker: Mutex<Option<Marker>>,
     status: watch::Sender<Arc<proto::Status>>,
     last: Mutex<Option<ServerState>>,
+    receipt: Mutex<Receipt>,
     reading: Mutex<Option<Reading>>,
     server_uuid: Mutex<KnownUuid>,
     observing: tokio::sync::Mutex<u64>,
@@ -122,6 +124,7 @@ impl Shared {
             marker: Mutex::new(None),
             status: watch::Sender::new(Arc::default()),
             last: Mutex::new(None),
+            receipt: Mutex::default(),
             reading: Mutex::new(None),
             server_uuid: Mutex::default(),
             observing: tokio::sync::Mutex::new(0),
@@ -167,6 +170,12 @@ impl Shared {
                 source: io::Error::other(error.to_string()),
             }),
         }
+    }
+
+    /// While this is held no write of the state file ends.
+    #[cfg(test)]
+    pub(crate) fn hold_state_file(&self) -> MutexGuard<'_, StateFile> {
+        lock(&self.file)
     }
 
     /// Gives the volume up; the last thing that a manager does.
@@ -300,7 +309,10 @@ impl Shared {
         };
         let basis = self.note_answer(basis, server.as_ref().is_some_and(Result::is_ok));
         // Another process answered, or the server ended meanwhile: what was read belongs to nobody.
-        let server = server.filter(|_| basis.process.run == self.process().run);
+        let mut server = server.filter(|_| basis.process.run == self.process().run);
+        if let Some(Ok(state)) = &mut server {
+            lock(&self.receipt).look(basis.process.run, Instant::now(), state.channel.as_mut());
+        }
         let answer = server.as_ref().and_then(|read| read.as_ref().ok()).cloned();
         if let Some(state) = &answer {
             *lock(&self.reading) = Some(Reading {

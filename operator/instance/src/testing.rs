@@ -82,6 +82,7 @@ pub(crate) fn replica() -> ServerState {
             receiver: Receiver::On,
             applier_running: true,
             last_heard: Some(Duration::from_millis(100)),
+            last_noted: Some(Duration::from_millis(100)),
             ..Channel::default()
         }),
         ..ServerState::default()
@@ -124,6 +125,8 @@ pub(crate) struct FakeMysql {
     calls: Mutex<Vec<String>>,
     hanging: AtomicBool,
     silent: AtomicBool,
+    /// How long a look takes.
+    slowness: Mutex<Duration>,
     /// Replicas that connect when semi-sync is switched on.
     joining: Mutex<Vec<DumpThread>>,
 }
@@ -151,6 +154,11 @@ impl FakeMysql {
     /// It does not answer any more.
     pub(crate) fn fall_silent(&self) {
         self.silent.store(true, Ordering::SeqCst);
+    }
+
+    /// Looks take so long from now on.
+    pub(crate) fn answer_after(&self, slowness: Duration) {
+        *self.slowness.lock().unwrap() = slowness;
     }
 
     pub(crate) fn lock_account(&self, ordinal: u32) {
@@ -199,6 +207,10 @@ impl Mysql for FakeMysql {
     async fn read_state(&self) -> Result<ServerState, MysqlError> {
         if self.silent.load(Ordering::SeqCst) {
             return Err(timed_out("read", Duration::ZERO));
+        }
+        let slowness = *self.slowness.lock().unwrap();
+        if !slowness.is_zero() {
+            tokio::time::sleep(slowness).await;
         }
         Ok(self.state.lock().unwrap().clone())
     }

@@ -1,7 +1,9 @@
 //! Networks that can be cut: what is sent into a cut is lost in silence, and nobody is told.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream, tcp};
@@ -21,6 +23,8 @@ pub(crate) struct Wire {
     /// Where the client connects.
     pub(crate) address: SocketAddr,
     passage: watch::Sender<Passage>,
+    /// Bytes a second in each direction; 0: as many as there are.
+    rate: Arc<AtomicU64>,
     /// Lost with all connections that were made while it was there.
     line: Arc<Mutex<watch::Sender<()>>>,
     task: tokio::task::JoinHandle<()>,
@@ -38,19 +42,21 @@ impl Wire {
         let address = listener.local_addr().unwrap();
         let passage = watch::Sender::new(Passage::Both);
         let line = Arc::new(Mutex::new(watch::Sender::new(())));
-        let (open, lines) = (passage.subscribe(), Arc::clone(&line));
+        let rate = Arc::new(AtomicU64::new(0));
+        let (open, lines, limit) = (passage.subscribe(), Arc::clone(&line), Arc::clone(&rate));
         let task = tokio::spawn(async move {
             loop {
                 let Ok((client, _)) = listener.accept().await else {
                     return;
                 };
                 let line = lines.lock().unwrap().subscribe();
-                tokio::spawn(carry(client, server, open.clone(), line));
+                tokio::spawn(carry(client, server, open.clone(), line, Arc::clone(&limit)));
             }
         });
         Self {
             address,
             passage,
+            rate,
             line,
             task,
         }
@@ -64,6 +70,11 @@ impl Wire {
     /// Nothing gets to the server any more.
     pub(crate) fn cut_to_server(&self) {
         self.passage.send_replace(Passage::ToClient);
+    }
+
+    /// No more than this many bytes a second get through.
+    pub(crate) fn throttle(&self, rate: u64) {
+        self.rate.store(rate, Ordering::SeqCst);
     }
 
     /// Connections that were made before, and what was sent on them, are lost; new ones get through.
@@ -88,6 +99,7 @@ async fn carry(
     server: SocketAddr,
     mut open: watch::Receiver<Passage>,
     mut line: watch::Receiver<()>,
+    rate: Arc<AtomicU64>,
 ) {
     let work = async {
         open.wait_for(|passage| *passage == Passage::Both).await.ok()?;
@@ -96,8 +108,8 @@ async fn carry(
         let (from_client, to_client) = client.into_split();
         let (from_server, to_server) = server.into_split();
         tokio::select! {
-            () = pump(from_client, to_server, open.clone(), Passage::Both) => {}
-            () = pump(from_server, to_client, open.clone(), Passage::ToClient) => {}
+            () = pump(from_client, to_server, open.clone(), Passage::Both, &rate) => {}
+            () = pump(from_server, to_client, open.clone(), Passage::ToClient, &rate) => {}
         }
         Some(())
     };
@@ -113,6 +125,7 @@ async fn pump(
     mut to: tcp::OwnedWriteHalf,
     mut open: watch::Receiver<Passage>,
     least: Passage,
+    rate: &AtomicU64,
 ) {
     let mut buffer = vec![0; 64 * 1024];
     loop {
@@ -125,6 +138,10 @@ async fn pump(
             .is_ok();
         if !opened || to.write_all(&buffer[..size]).await.is_err() {
             return;
+        }
+        let rate = rate.load(Ordering::SeqCst);
+        if let Some(time) = (size as u64 * 1_000_000).checked_div(rate) {
+            tokio::time::sleep(Duration::from_micros(time)).await;
         }
     }
 }
