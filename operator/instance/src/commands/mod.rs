@@ -29,6 +29,8 @@ use crate::proto;
 use crate::server::Server;
 use crate::shared::Shared;
 
+/// Beyond its deadline, for what a fence writes to the state file.
+const WRITE: Duration = Duration::from_millis(1500);
 /// How long it may take to end the session of a statement that was given up.
 const SETTLE: Duration = Duration::from_secs(2);
 
@@ -172,9 +174,8 @@ impl Commands {
             .map_err(|_elapsed| refusal("another command is still being carried out"))?;
         // Another one may have come first.
         self.check(head)?;
-        self.persist(head, verb).await?;
         // From here on the command has begun, whatever becomes of it.
-        let Some(outcome) = self.effect_unless_fenced(verb, deadline, fences).await else {
+        let Some(outcome) = self.work_unless_fenced(head, verb, deadline, fences).await else {
             // It has not ended: what it began may have an effect until the fence has seen to that.
             return Err(refusal("a fence interrupted it"));
         };
@@ -218,37 +219,52 @@ impl Commands {
         Ok(())
     }
 
-    async fn persist(&self, head: &Head, verb: &Verb) -> Result<(), Refusal> {
+    /// Durable when it returns. What takes longer than the deadline may become so later, unless a newer command is by then.
+    async fn persist(&self, head: &Head, verb: &Verb, deadline: Instant) -> Result<(), Refusal> {
         let own = MemberId {
             instance: self.shared.config.instance.clone(),
             incarnation: self.shared.state().incarnation(),
         };
         let before = self.shared.state().told;
         let told = tell(&before, head, verb, &own);
-        if matches!(verb, Verb::Open { .. } | Verb::Allow { .. })
-            && (told.members != before.members || told.acks_required != before.acks_required)
-        {
+        if told.members != before.members || told.acks_required != before.acks_required {
             // What was marked was acknowledged by another list (rule 1 b).
             self.shared.set_marker(None);
         }
-        let write = self.shared.write_state(move |state| state.told = told);
-        write.await.map_err(|error| Refusal(chain(&error)))
+        let (head, verb) = (head.clone(), verb.clone());
+        let write = self.shared.write_state(move |state| {
+            if (head.epoch, head.seq) > (state.told.epoch, state.told.seq) {
+                state.told = tell(&state.told, &head, &verb, &own);
+            }
+        });
+        match timeout_at(deadline, write).await {
+            Ok(written) => written.map_err(|error| Refusal(chain(&error))),
+            Err(_elapsed) => Err(refusal("its disk does not take the state file in time")),
+        }
     }
 
     /// `None`: a fence interrupted it.
-    async fn effect_unless_fenced(
+    async fn work_unless_fenced(
         &self,
+        head: &Head,
         verb: &Verb,
         deadline: Instant,
         mut fences: watch::Receiver<u64>,
     ) -> Option<Outcome> {
         if matches!(verb, Verb::Fence) {
-            return Some(self.effect(verb, deadline).await);
+            // It only takes away, so its effect waits for no disk; its answer does.
+            let (outcome, written) =
+                tokio::join!(self.effect(verb, deadline), self.persist(head, verb, deadline + WRITE));
+            return Some(written.and(outcome));
         }
+        let work = async {
+            self.persist(head, verb, deadline).await?;
+            self.effect(verb, deadline).await
+        };
         tokio::select! {
             biased;
             Ok(()) = fences.changed() => None,
-            outcome = self.effect(verb, deadline) => Some(outcome),
+            outcome = work => Some(outcome),
         }
     }
 

@@ -15,6 +15,7 @@ mod clones;
 mod commands;
 mod cut;
 mod facts;
+mod fences;
 mod frozen;
 mod life;
 mod questions;

@@ -40,10 +40,14 @@ impl Node {
     }
 
     pub(crate) async fn give(&mut self, epoch: u64, verb: Verb) -> Answer {
+        self.give_within(Duration::from_secs(10), epoch, verb).await
+    }
+
+    pub(crate) async fn give_within(&mut self, deadline: Duration, epoch: u64, verb: Verb) -> Answer {
         let to = self.id().await;
         self.seq += 1;
         let seq = self.seq;
-        self.give_as(to, epoch, seq, Duration::from_secs(10), verb).await
+        self.give_as(to, epoch, seq, deadline, verb).await
     }
 
     pub(crate) async fn give_as(
