@@ -55,6 +55,24 @@ struct Marker {
     set: GtidSet,
 }
 
+/// What has become of the list of who may acknowledge, and k, with a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ListEnded {
+    /// The list that was told last is in force, or nobody writes.
+    InForce,
+    /// A list was told to an open server, and something of it failed.
+    Failed,
+    /// The command has nothing to do with it.
+    Untouched,
+}
+
+/// What statuses say of the state file.
+struct Reported {
+    told: Persisted,
+    /// The newest list is not in force on an open server: the one before is told of.
+    fails: bool,
+}
+
 /// See the module.
 pub(crate) struct Shared {
     /// What the manager was told at its start.
@@ -72,7 +90,7 @@ pub(crate) struct Shared {
     /// only wants to know.
     state: RwLock<State>,
     /// What statuses say of the state file: as of the newest command that has ended.
-    reported: Mutex<Persisted>,
+    reported: Mutex<Reported>,
     secrets: watch::Sender<Arc<Secrets>>,
     process: watch::Sender<Process>,
     leaving: watch::Sender<bool>,
@@ -115,7 +133,10 @@ impl Shared {
         };
         let shared = Self {
             hearing: Arc::new(Hearing::new(&config.cluster, config.instance.clone())),
-            reported: Mutex::new(state.state().told.clone()),
+            reported: Mutex::new(Reported {
+                told: state.state().told.clone(),
+                fails: false,
+            }),
             state: RwLock::new(state.state().clone()),
             file: Mutex::new(state),
             secrets: watch::Sender::new(Arc::new(secrets)),
@@ -183,10 +204,21 @@ impl Shared {
         lock(&self.file).unlock();
     }
 
-    /// A command has ended: from now on statuses carry what it was told.
-    pub(crate) fn command_ended(&self) {
+    /// A command has ended: from now on statuses carry what it was told. A list that an open server does not enforce is not
+    /// told of: it would be taken for one that is in force (rule 1).
+    pub(crate) fn command_ended(&self, list: ListEnded) {
         let told = self.state().told;
-        *lock(&self.reported) = told;
+        let mut reported = lock(&self.reported);
+        reported.fails = match list {
+            ListEnded::InForce => false,
+            ListEnded::Failed => true,
+            ListEnded::Untouched => reported.fails,
+        };
+        if reported.fails {
+            (reported.told.epoch, reported.told.seq) = (told.epoch, told.seq);
+        } else {
+            reported.told = told;
+        }
     }
 
     /// The passwords that are mounted.
@@ -350,7 +382,7 @@ impl Shared {
         let process = self.process();
         let state = self.state();
         Basis {
-            reported: lock(&self.reported).clone(),
+            reported: lock(&self.reported).told.clone(),
             incarnation: state.incarnation,
             process,
         }

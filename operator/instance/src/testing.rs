@@ -125,6 +125,7 @@ pub(crate) struct FakeMysql {
     calls: Mutex<Vec<String>>,
     hanging: AtomicBool,
     silent: AtomicBool,
+    locks_fail: AtomicBool,
     /// How long a look takes.
     slowness: Mutex<Duration>,
     /// Replicas that connect when semi-sync is switched on.
@@ -159,6 +160,11 @@ impl FakeMysql {
     /// Looks take so long from now on.
     pub(crate) fn answer_after(&self, slowness: Duration) {
         *self.slowness.lock().unwrap() = slowness;
+    }
+
+    /// Accounts cannot be locked or unlocked, or can again.
+    pub(crate) fn fail_locks(&self, fail: bool) {
+        self.locks_fail.store(fail, Ordering::SeqCst);
     }
 
     pub(crate) fn lock_account(&self, ordinal: u32) {
@@ -334,7 +340,10 @@ impl Mysql for FakeMysql {
         Ok(self.locks.lock().unwrap().clone())
     }
 
-    async fn set_account_locks(&self, locks: &[AccountLock], _limit: Duration) -> Result<(), MysqlError> {
+    async fn set_account_locks(&self, locks: &[AccountLock], limit: Duration) -> Result<(), MysqlError> {
+        if self.locks_fail.load(Ordering::SeqCst) {
+            return Err(timed_out("lock or unlock replication accounts", limit));
+        }
         for lock in locks {
             self.call(format!(
                 "{} {}",

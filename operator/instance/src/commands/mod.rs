@@ -27,7 +27,7 @@ use crate::duties::Duties;
 use crate::mysqld::chain;
 use crate::proto;
 use crate::server::Server;
-use crate::shared::Shared;
+use crate::shared::{ListEnded, Shared};
 
 /// Beyond its deadline, for what a fence writes to the state file.
 const WRITE: Duration = Duration::from_millis(1500);
@@ -182,8 +182,27 @@ impl Commands {
         if outcome.is_err() {
             self.end_what_was_given_up().await;
         }
-        self.shared.command_ended();
+        let list = self.list_ended(verb, outcome.is_ok()).await;
+        self.shared.command_ended(list);
         outcome
+    }
+
+    /// Whether what was told of the list is so now.
+    async fn list_ended(&self, verb: &Verb, succeeded: bool) -> ListEnded {
+        match (verb, succeeded) {
+            (Verb::Mark, _) | (Verb::Attach { .. } | Verb::Clone { .. } | Verb::Restart, false) => ListEnded::Untouched,
+            (Verb::Allow { .. } | Verb::Open { .. }, false) if !self.is_closed().await => ListEnded::Failed,
+            _ => ListEnded::InForce,
+        }
+    }
+
+    /// Nobody writes, as far as it is known.
+    async fn is_closed(&self) -> bool {
+        if self.server.process().phase != Mysqld::Running {
+            return true;
+        }
+        let state = self.shared.mysql.read_state().await;
+        state.is_ok_and(|state| state.super_read_only)
     }
 
     /// A command has ended when nothing of it can have an effect any more (promise p2 in docs/failover.md). A statement
@@ -219,8 +238,9 @@ impl Commands {
         Ok(())
     }
 
-    /// Durable when it returns. What takes longer than the deadline may become so later, unless a newer command is by then.
-    async fn persist(&self, head: &Head, verb: &Verb, deadline: Instant) -> Result<(), Refusal> {
+    /// Durable when it returns. What is given up before may become so later, unless a newer command is by then. So nothing
+    /// but a fence may give it up: a list that the server does not enforce is told of a read-only server only.
+    async fn persist(&self, head: &Head, verb: &Verb) -> Result<(), Refusal> {
         let own = MemberId {
             instance: self.shared.config.instance.clone(),
             incarnation: self.shared.state().incarnation(),
@@ -237,10 +257,7 @@ impl Commands {
                 state.told = tell(&state.told, &head, &verb, &own);
             }
         });
-        match timeout_at(deadline, write).await {
-            Ok(written) => written.map_err(|error| Refusal(chain(&error))),
-            Err(_elapsed) => Err(refusal("its disk does not take the state file in time")),
-        }
+        write.await.map_err(|error| Refusal(chain(&error)))
     }
 
     /// `None`: a fence interrupted it.
@@ -252,13 +269,10 @@ impl Commands {
         mut fences: watch::Receiver<u64>,
     ) -> Option<Outcome> {
         if matches!(verb, Verb::Fence) {
-            // It only takes away, so its effect waits for no disk; its answer does.
-            let (outcome, written) =
-                tokio::join!(self.effect(verb, deadline), self.persist(head, verb, deadline + WRITE));
-            return Some(written.and(outcome));
+            return Some(self.fence(head, verb, deadline).await);
         }
         let work = async {
-            self.persist(head, verb, deadline).await?;
+            self.persist(head, verb).await?;
             self.effect(verb, deadline).await
         };
         tokio::select! {
@@ -266,6 +280,17 @@ impl Commands {
             Ok(()) = fences.changed() => None,
             outcome = work => Some(outcome),
         }
+    }
+
+    /// It only takes away, so its effect waits for no disk; its answer does. One that ends between the two was not answered,
+    /// and is as good as never given.
+    async fn fence(&self, head: &Head, verb: &Verb, deadline: Instant) -> Outcome {
+        let persist = async {
+            let written = timeout_at(deadline + WRITE, self.persist(head, verb)).await;
+            written.unwrap_or_else(|_elapsed| Err(refusal("its disk does not take the state file in time")))
+        };
+        let (outcome, written) = tokio::join!(self.effect(verb, deadline), persist);
+        written.and(outcome)
     }
 
     async fn effect(&self, verb: &Verb, deadline: Instant) -> Outcome {

@@ -568,6 +568,34 @@ async fn allow_locks_before_it_ends_sessions() {
 }
 
 #[tokio::test]
+async fn rule_1_a_list_that_could_not_be_enforced_is_not_said_to_be_in_force() {
+    let bench = Bench::new(testing::primary(2));
+    for ordinal in [0, 1, 4, 5, 6] {
+        bench.mysql.lock_account(ordinal);
+    }
+    let told = |reply: &proto::CommandReply| {
+        let persisted = reply.status.as_ref().unwrap().persisted.as_ref().unwrap();
+        (persisted.seq, persisted.members.len())
+    };
+    assert_eq!(told(&bench.give(1, 1, allow(&[2, 3], 1)).await), (1, 2));
+    bench.mysql.fail_locks(true);
+    let reply = bench.give(1, 2, allow(&[2], 1)).await;
+    refused(&reply, "lock or unlock");
+    assert_eq!(told(&reply), (2, 2), "it has ended, and the list of before is told of");
+    // Nothing that comes after it says so, either.
+    assert_eq!(told(&bench.give(1, 3, Verb::Mark).await), (3, 2));
+    refused(&bench.give(1, 4, attach(0)).await, "it is writable");
+    assert_eq!(told(&bench.give(1, 5, Verb::Mark).await), (5, 2));
+    assert_eq!(
+        bench.shared.state().told.members.len(),
+        1,
+        "it is remembered, for it may be in force"
+    );
+    bench.mysql.fail_locks(false);
+    assert_eq!(told(&bench.give(1, 6, allow(&[2], 1)).await), (6, 1));
+}
+
+#[tokio::test]
 async fn c14_a_foreign_semi_synchronous_client_is_ended() {
     let mut state = testing::primary(1);
     state.dump_threads.push(mainstay_mysql::DumpThread {
