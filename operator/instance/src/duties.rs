@@ -129,7 +129,10 @@ async fn attempt(shared: &Shared, duty: Duty, application: Option<&Application>)
         }
         Duty::FirstAccounts => create_first_accounts(shared, application).await,
         Duty::Passwords => set_passwords(shared, application).await,
-        Duty::DisabledEvents => mysql.note_disabled_events(LIMIT).await,
+        Duty::DisabledEvents => {
+            acknowledgers_are_connected(shared).await?;
+            mysql.note_disabled_events(LIMIT).await
+        }
     }
 }
 
@@ -166,7 +169,7 @@ async fn acknowledgers_are_connected(shared: &Shared) -> Result<(), MysqlError> 
     let semi_sync = shared.mysql.read_state().await?.semi_sync;
     if semi_sync.on && semi_sync.clients < semi_sync.wait_for {
         return Err(MysqlError::Unexpected {
-            what: "write accounts",
+            what: "write accounts or notes",
             reason: format!(
                 "{} replicas are connected, and {} have to acknowledge it",
                 semi_sync.clients, semi_sync.wait_for

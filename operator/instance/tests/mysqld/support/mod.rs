@@ -77,7 +77,7 @@ pub(crate) struct Node {
 impl Cluster {
     /// Files for this many instances; nothing runs.
     pub(crate) fn prepare(instances: u32) -> Self {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir_in(files::fast_directory()).unwrap();
         let (own_ca, operator_ca) = (ca("cluster"), ca("operator"));
         let mut cluster = Self {
             dir,

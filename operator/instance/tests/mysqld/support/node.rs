@@ -77,7 +77,8 @@ impl Node {
     pub(crate) async fn report(&mut self) -> InstanceReport {
         use futures::StreamExt as _;
         let mut stream = self.client().await.watch().await.unwrap();
-        stream.next().await.unwrap().unwrap().report
+        let first = tokio::time::timeout(PATIENCE, stream.next()).await;
+        first.expect("a stream begins with a report").unwrap().unwrap().report
     }
 
     pub(crate) async fn id(&mut self) -> MemberId {
@@ -127,7 +128,9 @@ impl Node {
             .socket(socket.to_str().map(str::to_owned))
             .user(Some(user))
             .pass(Some(password));
-        Conn::new(opts).await
+        // Where a statement about accounts waits, a login does, too.
+        let login = tokio::time::timeout(PATIENCE, Conn::new(opts)).await;
+        login.expect("a login is answered")
     }
 
     /// A client over the network.
