@@ -456,10 +456,9 @@ pub(crate) fn show_logs() {
 pub(crate) const LIMIT: Duration = Duration::from_secs(20);
 
 pub(crate) async fn insert(node: &Node, number: u32) -> Result<(), mysql_async::Error> {
-    node.root()
-        .await
-        .query_drop(format!("INSERT INTO my_app.t VALUES ({number})"))
-        .await
+    let mut root = node.root().await;
+    let insert = root.query_drop(format!("INSERT INTO my_app.t VALUES ({number})"));
+    tokio::time::timeout(PATIENCE, insert).await.expect("a commit ends")
 }
 
 pub(crate) async fn rows(node: &Node) -> BTreeSet<u32> {

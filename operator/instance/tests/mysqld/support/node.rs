@@ -27,7 +27,9 @@ impl Node {
     pub(crate) async fn cut(&mut self) {
         self.client = None;
         if let Some(manager) = self.manager.take() {
-            manager.kill().await;
+            tokio::time::timeout(PATIENCE, manager.kill())
+                .await
+                .expect("a manager ends");
         }
     }
 
