@@ -129,7 +129,10 @@ async fn attempt(shared: &Shared, duty: Duty, application: Option<&Application>)
         }
         Duty::FirstAccounts => create_first_accounts(shared, application).await,
         Duty::Passwords => set_passwords(shared, application).await,
-        Duty::DisabledEvents => mysql.note_disabled_events(LIMIT).await,
+        Duty::DisabledEvents => {
+            acknowledgers_are_connected(shared).await?;
+            mysql.note_disabled_events(LIMIT).await
+        }
     }
 }
 
@@ -149,12 +152,29 @@ async fn create_first_accounts(shared: &Shared, application: Option<&Application
         }
         (None, _) => None,
     };
+    acknowledgers_are_connected(shared).await?;
     if shared
         .mysql
         .create_first_accounts(secrets.root.as_ref(), first.as_ref(), LIMIT)
         .await?
     {
         tracing::info!("created the first database and users");
+    }
+    Ok(())
+}
+
+/// While a statement about accounts waits for an acknowledgement nobody can log in, the replicas that would give it among
+/// them: it is not begun without them.
+async fn acknowledgers_are_connected(shared: &Shared) -> Result<(), MysqlError> {
+    let semi_sync = shared.mysql.read_state().await?.semi_sync;
+    if semi_sync.on && semi_sync.clients < semi_sync.wait_for {
+        return Err(MysqlError::Unexpected {
+            what: "write accounts or notes",
+            reason: format!(
+                "{} replicas are connected, and {} have to acknowledge it",
+                semi_sync.clients, semi_sync.wait_for
+            ),
+        });
     }
     Ok(())
 }
@@ -178,6 +198,7 @@ async fn set_passwords(shared: &Shared, application: Option<&Application>) -> Re
         }
     }
     if !accounts.is_empty() {
+        acknowledgers_are_connected(shared).await?;
         mysql.set_shared_passwords(&accounts, LIMIT).await?;
         tracing::info!(
             accounts = accounts.len(),

@@ -25,6 +25,7 @@ mod metrics;
 mod mysqld;
 mod peers;
 pub mod process;
+mod receipt;
 mod resolve;
 mod secrets;
 mod server;

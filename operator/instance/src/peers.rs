@@ -50,14 +50,15 @@ pub(crate) async fn keep_in_touch(shared: Arc<Shared>) {
     }
 }
 
-/// What this instance says of itself in a ping or its answer.
+/// What this instance says of itself in a ping or its answer: it receives, and acknowledges what it receives. In the
+/// middle of a large transaction it does not say so, for then it has nothing to acknowledge yet.
 pub(crate) fn receives(shared: &Shared) -> bool {
     shared.process().phase == Mysqld::Running
         && shared
             .last_state()
             .and_then(|state| state.channel)
             .is_some_and(|channel| {
-                channel.receiver == Receiver::On && channel.last_heard.is_some_and(|age| age <= RECEIVES)
+                channel.receiver == Receiver::On && channel.last_noted.is_some_and(|age| age <= RECEIVES)
             })
 }
 

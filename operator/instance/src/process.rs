@@ -97,6 +97,22 @@ pub fn written(pid: i32) -> Option<u64> {
     line.trim().parse().ok()
 }
 
+/// For how long the threads of a process, taken together, could have run and had no processor; `None` when the kernel does
+/// not tell.
+#[must_use]
+pub fn queued(pid: i32) -> Option<Duration> {
+    let mut nanos: u64 = 0;
+    for thread in std::fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten() {
+        // Time on a processor, time in the queue for one, turns. A thread may have ended meanwhile.
+        let Ok(text) = std::fs::read_to_string(thread.path().join("schedstat")) else {
+            continue;
+        };
+        let queued: u64 = text.split_whitespace().nth(1)?.parse().ok()?;
+        nanos = nanos.saturating_add(queued);
+    }
+    Some(Duration::from_nanos(nanos))
+}
+
 /// Starts children and waits for them.
 #[derive(Debug)]
 pub struct Reaper {

@@ -15,6 +15,7 @@ use crate::config::Config;
 use crate::disk;
 use crate::hearing::Hearing;
 use crate::proto;
+use crate::receipt::Receipt;
 use crate::secrets::{Redactor, Secrets};
 use crate::state::{Stage, State, StateError, StateFile};
 use crate::status;
@@ -54,6 +55,24 @@ struct Marker {
     set: GtidSet,
 }
 
+/// What has become of the list of who may acknowledge, and k, with a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ListEnded {
+    /// The list that was told last is in force, or nobody writes.
+    InForce,
+    /// A list was told to an open server, and something of it failed.
+    Failed,
+    /// The command has nothing to do with it.
+    Untouched,
+}
+
+/// What statuses say of the state file.
+struct Reported {
+    told: Persisted,
+    /// The newest list is not in force on an open server: the one before is told of.
+    fails: bool,
+}
+
 /// See the module.
 pub(crate) struct Shared {
     /// What the manager was told at its start.
@@ -71,13 +90,14 @@ pub(crate) struct Shared {
     /// only wants to know.
     state: RwLock<State>,
     /// What statuses say of the state file: as of the newest command that has ended.
-    reported: Mutex<Persisted>,
+    reported: Mutex<Reported>,
     secrets: watch::Sender<Arc<Secrets>>,
     process: watch::Sender<Process>,
     leaving: watch::Sender<bool>,
     marker: Mutex<Option<Marker>>,
     status: watch::Sender<Arc<proto::Status>>,
     last: Mutex<Option<ServerState>>,
+    receipt: Mutex<Receipt>,
     reading: Mutex<Option<Reading>>,
     server_uuid: Mutex<KnownUuid>,
     observing: tokio::sync::Mutex<u64>,
@@ -113,7 +133,10 @@ impl Shared {
         };
         let shared = Self {
             hearing: Arc::new(Hearing::new(&config.cluster, config.instance.clone())),
-            reported: Mutex::new(state.state().told.clone()),
+            reported: Mutex::new(Reported {
+                told: state.state().told.clone(),
+                fails: false,
+            }),
             state: RwLock::new(state.state().clone()),
             file: Mutex::new(state),
             secrets: watch::Sender::new(Arc::new(secrets)),
@@ -122,6 +145,7 @@ impl Shared {
             marker: Mutex::new(None),
             status: watch::Sender::new(Arc::default()),
             last: Mutex::new(None),
+            receipt: Mutex::default(),
             reading: Mutex::new(None),
             server_uuid: Mutex::default(),
             observing: tokio::sync::Mutex::new(0),
@@ -169,15 +193,32 @@ impl Shared {
         }
     }
 
+    /// While this is held no write of the state file ends.
+    #[cfg(test)]
+    pub(crate) fn hold_state_file(&self) -> MutexGuard<'_, StateFile> {
+        lock(&self.file)
+    }
+
     /// Gives the volume up; the last thing that a manager does.
     pub(crate) fn release(&self) {
         lock(&self.file).unlock();
     }
 
-    /// A command has ended: from now on statuses carry what it was told.
-    pub(crate) fn command_ended(&self) {
+    /// A command has ended: from now on statuses carry what it was told. A list that an open server does not enforce is not
+    /// told of: it would be taken for one that is in force (rule 1).
+    pub(crate) fn command_ended(&self, list: ListEnded) {
         let told = self.state().told;
-        *lock(&self.reported) = told;
+        let mut reported = lock(&self.reported);
+        reported.fails = match list {
+            ListEnded::InForce => false,
+            ListEnded::Failed => true,
+            ListEnded::Untouched => reported.fails,
+        };
+        if reported.fails {
+            (reported.told.epoch, reported.told.seq) = (told.epoch, told.seq);
+        } else {
+            reported.told = told;
+        }
     }
 
     /// The passwords that are mounted.
@@ -300,7 +341,10 @@ impl Shared {
         };
         let basis = self.note_answer(basis, server.as_ref().is_some_and(Result::is_ok));
         // Another process answered, or the server ended meanwhile: what was read belongs to nobody.
-        let server = server.filter(|_| basis.process.run == self.process().run);
+        let mut server = server.filter(|_| basis.process.run == self.process().run);
+        if let Some(Ok(state)) = &mut server {
+            lock(&self.receipt).look(basis.process.run, Instant::now(), state.channel.as_mut());
+        }
         let answer = server.as_ref().and_then(|read| read.as_ref().ok()).cloned();
         if let Some(state) = &answer {
             *lock(&self.reading) = Some(Reading {
@@ -338,7 +382,7 @@ impl Shared {
         let process = self.process();
         let state = self.state();
         Basis {
-            reported: lock(&self.reported).clone(),
+            reported: lock(&self.reported).told.clone(),
             incarnation: state.incarnation,
             process,
         }

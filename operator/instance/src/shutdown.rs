@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use mainstay_mysql::{Mysql, Sessions};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 /// How long sessions may take to be ended.
 const SESSIONS: Duration = Duration::from_secs(1);
@@ -25,25 +25,51 @@ pub(crate) struct ReadOnly {
 /// A server that says that it is read-only is told so nevertheless: it may say so while somebody else's statement still
 /// waits for a commit to end, and that one may be acknowledged yet.
 pub(crate) async fn make_read_only(mysql: &dyn Mysql, limit: Duration) -> Option<ReadOnly> {
-    let proof = Some(ReadOnly { _made_here: () });
-    if mysql.read_state().await.ok()?.commit_cannot_end() {
+    let look = || timeout(limit, mysql.read_state());
+    if look().await.ok()?.ok()?.commit_cannot_end() {
         return None;
     }
+    close(mysql, limit).await?;
+    // What counts is what the server says after it.
+    let is_read_only = look().await.ok()?.ok()?.super_read_only;
+    is_read_only.then_some(ReadOnly { _made_here: () })
+}
+
+/// Switches `super_read_only` on within the limit, without a look before or after; `None` when it does not take effect.
+///
+/// It waits for what other sessions do: a statement that writes, tables that somebody locked, a commit.
+pub(crate) async fn close(mysql: &dyn Mysql, limit: Duration) -> Option<()> {
     tokio::select! {
-        result = mysql.set_super_read_only(limit) => if let Err(error) = result {
-            tracing::warn!(%error, "mysqld cannot be made read-only");
-            return None;
+        result = let_nobody_hold_up(mysql, limit, mysql.set_super_read_only(limit)) => match result {
+            Ok(()) => Some(()),
+            Err(error) => {
+                tracing::warn!(%error, "mysqld cannot be made read-only");
+                None
+            }
         },
         () = until_a_commit_cannot_end(mysql) => {
             tracing::warn!("mysqld cannot be made read-only: a commit waits, and too few replicas are connected");
-            return None;
+            None
         }
     }
-    // What counts is what the server says after it.
-    if mysql.read_state().await.ok()?.super_read_only {
-        proof
-    } else {
-        None
+}
+
+/// Does something that clients may hold up by the locks that they have. When half the time is over the clients' sessions
+/// are ended, which costs them less than the SIGKILL that would follow. No commit that waits for an acknowledgement ends
+/// by that, so nobody is told what is not so.
+pub(crate) async fn let_nobody_hold_up<T>(mysql: &dyn Mysql, limit: Duration, work: impl Future<Output = T>) -> T {
+    let end_clients = async {
+        sleep(limit / 2).await;
+        tracing::warn!("what clients do holds a change of mysqld up: their sessions are ended");
+        if let Err(error) = mysql.end_client_sessions(Sessions::Clients, limit).await {
+            tracing::warn!(%error, "clients may still be connected");
+        }
+        std::future::pending().await
+    };
+    tokio::select! {
+        biased;
+        result = work => result,
+        result = end_clients => result,
     }
 }
 
@@ -106,6 +132,20 @@ mod tests {
         let mysql = FakeMysql::new(testing::primary(1));
         mysql.hang_commits();
         assert!(make_read_only(&mysql, LIMIT).await.is_none());
+        assert_eq!(
+            mysql.calls(),
+            ["set_super_read_only", "end_client_sessions"],
+            "it may have been a client that locked tables"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a1_a_look_that_takes_too_long_is_given_up() {
+        let mysql = FakeMysql::new(testing::primary(1));
+        mysql.answer_after(Duration::from_secs(2));
+        let began = tokio::time::Instant::now();
+        assert!(make_read_only(&mysql, LIMIT).await.is_none());
+        assert_eq!(began.elapsed(), LIMIT);
     }
 
     #[tokio::test]

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use mainstay_core::observed::Persisted;
+use mainstay_core::timing::Timing;
 use mainstay_mysql::{Channel, Receiver, ServerMessage, ServerState};
 
 use crate::proto;
@@ -93,7 +94,10 @@ fn steady(status: &proto::Status) -> proto::Status {
     status.disk = None;
     status.connections = 0;
     if let Some(replication) = &mut status.replication {
-        replication.last_heard_ms = replication.last_heard_ms.map(|_age| 0);
+        // Only whether its source was heard lately: the end of that makes it a witness (rule 2b of docs/failover.md).
+        replication.last_heard_ms = replication
+            .last_heard_ms
+            .map(|age| u64::from(Duration::from_millis(age) > Timing::default().silence));
         replication.lag_seconds = replication.lag_seconds.map(|_lag| 0.0);
     }
     status
@@ -145,6 +149,9 @@ mod tests {
         after.seq = 7;
         after.replication.as_mut().unwrap().last_heard_ms = Some(77);
         assert!(!differs(&before, &after));
+        after.replication.as_mut().unwrap().last_heard_ms = Some(2001);
+        assert!(differs(&before, &after), "its source is silent");
+        after.replication.as_mut().unwrap().last_heard_ms = Some(77);
         after.writable = true;
         assert!(differs(&before, &after));
     }

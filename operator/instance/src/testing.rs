@@ -82,6 +82,7 @@ pub(crate) fn replica() -> ServerState {
             receiver: Receiver::On,
             applier_running: true,
             last_heard: Some(Duration::from_millis(100)),
+            last_noted: Some(Duration::from_millis(100)),
             ..Channel::default()
         }),
         ..ServerState::default()
@@ -124,6 +125,9 @@ pub(crate) struct FakeMysql {
     calls: Mutex<Vec<String>>,
     hanging: AtomicBool,
     silent: AtomicBool,
+    locks_fail: AtomicBool,
+    /// How long a look takes.
+    slowness: Mutex<Duration>,
     /// Replicas that connect when semi-sync is switched on.
     joining: Mutex<Vec<DumpThread>>,
 }
@@ -151,6 +155,16 @@ impl FakeMysql {
     /// It does not answer any more.
     pub(crate) fn fall_silent(&self) {
         self.silent.store(true, Ordering::SeqCst);
+    }
+
+    /// Looks take so long from now on.
+    pub(crate) fn answer_after(&self, slowness: Duration) {
+        *self.slowness.lock().unwrap() = slowness;
+    }
+
+    /// Accounts cannot be locked or unlocked, or can again.
+    pub(crate) fn fail_locks(&self, fail: bool) {
+        self.locks_fail.store(fail, Ordering::SeqCst);
     }
 
     pub(crate) fn lock_account(&self, ordinal: u32) {
@@ -199,6 +213,10 @@ impl Mysql for FakeMysql {
     async fn read_state(&self) -> Result<ServerState, MysqlError> {
         if self.silent.load(Ordering::SeqCst) {
             return Err(timed_out("read", Duration::ZERO));
+        }
+        let slowness = *self.slowness.lock().unwrap();
+        if !slowness.is_zero() {
+            tokio::time::sleep(slowness).await;
         }
         Ok(self.state.lock().unwrap().clone())
     }
@@ -322,7 +340,10 @@ impl Mysql for FakeMysql {
         Ok(self.locks.lock().unwrap().clone())
     }
 
-    async fn set_account_locks(&self, locks: &[AccountLock], _limit: Duration) -> Result<(), MysqlError> {
+    async fn set_account_locks(&self, locks: &[AccountLock], limit: Duration) -> Result<(), MysqlError> {
+        if self.locks_fail.load(Ordering::SeqCst) {
+            return Err(timed_out("lock or unlock replication accounts", limit));
+        }
         for lock in locks {
             self.call(format!(
                 "{} {}",

@@ -26,6 +26,9 @@ use crate::version::Version;
 /// How long a look at the server may take.
 const READ_LIMIT: Duration = Duration::from_secs(2);
 
+/// Sessions that are ended at a time.
+const KILLS: usize = 32;
+
 /// How long one connection may take to be closed.
 const CLOSE_LIMIT: Duration = Duration::from_millis(200);
 
@@ -323,23 +326,17 @@ impl Mysql for Adapter {
 
     async fn end_client_sessions(&self, which: Sessions, limit: Duration) -> Result<usize, MysqlError> {
         const WHAT: &str = "end the clients' sessions";
-        let rows = self
-            .rows(&self.control, WHAT, limit, sql::client_sessions(which))
-            .await?;
+        let deadline = Instant::now() + limit;
+        // Not by the session of commands: one of them may be waiting for just this.
+        let rows = self.rows(&self.eye, WHAT, limit, sql::client_sessions(which)).await?;
         let ids = rows
             .iter()
             .map(|row| read::column(row, 0))
             .collect::<Result<Vec<u64>, _>>()?;
-        // Not waited for: a session may take its time to roll back.
-        for id in &ids {
-            match self.control(WHAT, limit, &[sql::kill(*id)]).await {
-                Ok(())
-                | Err(MysqlError::Server {
-                    code: sql::ER_NO_SUCH_THREAD,
-                    ..
-                }) => {}
-                Err(other) => return Err(other),
-            }
+        // Looks come in between. It is not waited until they are gone: a session may take its time to roll back.
+        for some in ids.chunks(KILLS) {
+            let mut session = lock(&self.eye, WHAT, left(deadline)).await?;
+            session.kill(&self.dialer, WHAT, left(deadline), some).await?;
         }
         Ok(ids.len())
     }

@@ -119,6 +119,8 @@ fn read_channel(row: &Row, applier_errors: &[Row], received: &[Row]) -> Result<C
             .transpose()?
             .unwrap_or_default(),
         last_heard: age(row, 6)?,
+        last_noted: age(row, 6)?,
+        bytes_received: text(row, 9)?.parse().ok(),
         applying_for: age(row, 7)?,
         auto_position: text(row, 8)? == "1",
         receiver_error: sql::server_message(column(row, 4)?, text(row, 5)?),

@@ -266,6 +266,25 @@ impl Session {
         Ok(results)
     }
 
+    /// Kills sessions, and does not wait until they are gone. For a session whose statements may come late.
+    pub(crate) async fn kill(
+        &mut self,
+        dialer: &Dialer,
+        what: &'static str,
+        limit: Duration,
+        ids: &[u64],
+    ) -> Result<(), MysqlError> {
+        let work = async {
+            let (run, mut conn) = self.connection(dialer).await?;
+            kill_all(&mut conn, what, ids).await?;
+            self.conn = Some((run, conn));
+            Ok(())
+        };
+        timeout(limit, work)
+            .await
+            .map_err(|_elapsed| MysqlError::Timeout { what, limit })?
+    }
+
     /// Kills what was abandoned and waits until it is gone.
     pub(crate) async fn settle(&mut self, dialer: &Dialer) -> Result<(), MysqlError> {
         const WHAT: &str = "end the session of a statement that was given up";
@@ -304,8 +323,8 @@ impl Session {
     }
 }
 
-/// Kills sessions and waits until the server does not know them any more; the caller limits the time.
-pub(crate) async fn kill_and_wait(conn: &mut Conn, what: &'static str, ids: &[u64]) -> Result<(), MysqlError> {
+/// Kills sessions; those that are gone already are no error.
+async fn kill_all(conn: &mut Conn, what: &'static str, ids: &[u64]) -> Result<(), MysqlError> {
     for id in ids {
         match query(conn, sql::kill(*id).text(), &mut Vec::new()).await {
             Ok(())
@@ -316,6 +335,12 @@ pub(crate) async fn kill_and_wait(conn: &mut Conn, what: &'static str, ids: &[u6
             Err(other) => return Err(fault(what, false, other)),
         }
     }
+    Ok(())
+}
+
+/// Kills sessions and waits until the server does not know them any more; the caller limits the time.
+pub(crate) async fn kill_and_wait(conn: &mut Conn, what: &'static str, ids: &[u64]) -> Result<(), MysqlError> {
+    kill_all(conn, what, ids).await?;
     if ids.is_empty() {
         return Ok(());
     }

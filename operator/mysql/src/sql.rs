@@ -64,7 +64,9 @@ TIMESTAMPDIFF(MICROSECOND, NULLIF(GREATEST(s.LAST_HEARTBEAT_TIMESTAMP, s.LAST_QU
 '0000-00-00 00:00:00.000000'), NOW(6)), \
 (SELECT TIMESTAMPDIFF(MICROSECOND, MIN(w.APPLYING_TRANSACTION_ORIGINAL_COMMIT_TIMESTAMP), NOW(6)) \
 FROM performance_schema.replication_applier_status_by_worker w \
-WHERE w.CHANNEL_NAME='' AND w.APPLYING_TRANSACTION<>''), c.AUTO_POSITION \
+WHERE w.CHANNEL_NAME='' AND w.APPLYING_TRANSACTION<>''), c.AUTO_POSITION, \
+(SELECT b.VARIABLE_VALUE FROM performance_schema.status_by_thread b \
+WHERE b.THREAD_ID=s.THREAD_ID AND b.VARIABLE_NAME='Bytes_received') \
 FROM performance_schema.replication_connection_configuration c \
 JOIN performance_schema.replication_connection_status s ON s.CHANNEL_NAME=c.CHANNEL_NAME \
 JOIN performance_schema.replication_applier_status a ON a.CHANNEL_NAME=c.CHANNEL_NAME WHERE c.CHANNEL_NAME=''; \

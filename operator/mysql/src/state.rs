@@ -105,8 +105,14 @@ pub struct Channel {
     pub applier_running: bool,
     /// Complete transactions of the relay log.
     pub received: GtidSet,
-    /// Age of the last heartbeat or transaction from the source; `None` when there was none.
+    /// Age of what came last from the source, as far as the server tells; `None` when nothing came. Whoever compares
+    /// `bytes_received` of two readings knows better.
     pub last_heard: Option<Duration>,
+    /// Age of the last heartbeat, or of the end of the last transaction. While a transaction is being received there is
+    /// neither.
+    pub last_noted: Option<Duration>,
+    /// What the receiver thread has received since it began; `None` when it does not run.
+    pub bytes_received: Option<u64>,
     /// Age of the commit on the source of the oldest transaction that is being applied.
     pub applying_for: Option<Duration>,
     /// Last error of the receiver.

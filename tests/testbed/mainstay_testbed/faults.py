@@ -19,6 +19,8 @@ def power_off(home: Home, settings: Settings, who: str, keep_cache: bool) -> Non
     if who == CONTROL:
         control.stop_part(home, settings.plan, control.CONTROL)
     else:
+        # First the cable: a machine without power says goodbye to nobody, while the kernel of this one would.
+        network.cut(settings.plan, node_number(who, settings.nodes))
         node.stop(home, settings.plan, node_number(who, settings.nodes), lose_cache=not keep_cache)
     say(f"{_full_name(who, settings)} is off ({(time.monotonic() - begun) * 1000:.0f} ms)")
 
@@ -99,7 +101,7 @@ def _volume(home: Home, settings: Settings, who: str, given: str) -> Tuple[str, 
 def conditions(home: Home, settings: Settings, number: int) -> List[str]:
     """What is wrong with a node on purpose, in words."""
     if node.init_pid(home, number) is None:
-        return ["off", *network.cuts(settings.plan, number)]
+        return ["off"]
     found = ["frozen"] if node.group(settings.plan, number).frozen() else ["on"]
     return found + network.cuts(settings.plan, number)
 

@@ -56,6 +56,7 @@ def start(home: Home, settings: Settings, number: int) -> None:
     if init_pid(home, number):
         return
     name, plan = node_name(number), settings.plan
+    network.heal(plan, number)  # the cable of a node without power is cut
     own = group(plan, number)
     own.kill()  # leftovers of a node whose start was interrupted
     own.remove()  # a machine that starts has no groups of its former pods; the kubelet would wait for each

@@ -3,25 +3,34 @@
 //! It never waits for a commit (rule 6, decision A1): what cannot be had with SQL within the deadline is had with
 //! SIGKILL, for mysqld starts read-only and detached. So it is never refused: while mysqld does not run, it is fenced, and
 //! the status stream brings the set when it answers.
+//!
+//! `super_read_only` is asked for first, and nothing is waited for before it. What follows has a limit as a whole: no
+//! statement, look or login of it can hold the answer up for longer than the caller grants.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use mainstay_core::observed::Mysqld;
 use mainstay_mysql::port::UNREACHABLE_ACKS;
 use mainstay_mysql::{AccountLock, ServerState, Sessions};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::{Context, Done, Outcome, Refusal, refusal};
+use crate::shared::Shared;
 use crate::shutdown;
 
 /// Beyond the deadline, for mysqld to come up after it was killed. Less than what the caller grants beyond it.
 const AFTERWARDS: Duration = Duration::from_millis(1500);
 /// At least this long for each SQL statement, however short the deadline.
 const STATEMENT: Duration = Duration::from_millis(100);
-/// Beyond the deadline, for a look at a server that is slow but not frozen.
-const LOOK: Duration = Duration::from_millis(700);
+/// Beyond the deadline, for what follows on a server that is read-only, and slow.
+const REST: Duration = Duration::from_millis(700);
+/// How long a server that came up again after it was killed may take to be fenced, too.
+const AGAIN: Duration = Duration::from_millis(300);
 /// How long sessions of clients may take to be ended: the fence does not depend on it.
-const CLIENTS: Duration = Duration::from_millis(500);
+const CLIENTS: Duration = Duration::from_secs(2);
+/// How much of that the answer waits for; they are ended all the same when this is over.
+const CLIENTS_GONE: Duration = Duration::from_millis(100);
 
 pub(super) async fn fence(context: &Context<'_>) -> Outcome {
     let mut killed = false;
@@ -30,7 +39,9 @@ pub(super) async fn fence(context: &Context<'_>) -> Outcome {
             // It will start read-only and detached; the status brings the set when it does.
             return Ok(Done::Applied);
         }
-        match fence_by_sql(context).await {
+        let limit = (context.deadline + REST).max(Instant::now() + AGAIN);
+        let by_sql = timeout_at(limit, fence_by_sql(context)).await;
+        match by_sql.unwrap_or_else(|_elapsed| Err(refusal("mysqld does not answer in time"))) {
             Ok(done) => return Ok(if killed { Done::Applied } else { done }),
             Err(Refusal(reason)) => {
                 tracing::warn!(reason, "mysqld is killed: it cannot be fenced otherwise");
@@ -64,37 +75,30 @@ async fn comes_up(context: &Context<'_>, killed: bool) -> bool {
             .is_ok()
 }
 
-/// A look at the server that does not take for ever when mysqld is frozen.
-async fn look(context: &Context<'_>) -> Result<ServerState, Refusal> {
-    match timeout(context.left() + LOOK, context.mysql.read_state()).await {
-        Ok(state) => Ok(state?),
-        Err(_elapsed) => Err(refusal("mysqld does not answer")),
-    }
-}
-
 fn limit(context: &Context<'_>) -> Duration {
     context.left().max(STATEMENT)
 }
 
 async fn fence_by_sql(context: &Context<'_>) -> Outcome {
     let mysql = context.mysql;
+    // The look may see the server as it was before or after.
+    let known = context.shared.reading();
     mysql.settle(limit(context)).await?;
-    let before = look(context).await?;
-    let was_writable = !before.super_read_only;
-    if shutdown::make_read_only(mysql, limit(context)).await.is_none() {
-        return Err(refusal("a commit waits and does not end"));
-    }
+    let (before, ()) = tokio::try_join!(look(context), close(context))?;
+    let was_writable = !before.super_read_only || known.is_some_and(|known| !known.state.super_read_only);
     let receives = before.receives();
     if receives {
         mysql.stop_receiver(limit(context)).await?;
+    }
+    if was_writable {
+        // Before accounts are unlocked: a client may hold a lock on everything.
+        let ended = tokio::spawn(end_clients(Arc::clone(context.shared)));
+        drop(timeout(CLIENTS_GONE, ended).await);
     }
     let unlocked = unlock_all(context, &before).await?;
     let after = mysql.read_state().await?;
     if !after.super_read_only || after.receives() {
         return Err(refusal("mysqld is writable or receives in spite of everything"));
-    }
-    if was_writable {
-        end_clients(context).await;
     }
     apply_rest(context, &after).await;
     Ok(if was_writable || receives || unlocked {
@@ -102,6 +106,20 @@ async fn fence_by_sql(context: &Context<'_>) -> Outcome {
     } else {
         Done::Already
     })
+}
+
+/// The state of a server on which no commit waits in vain.
+async fn look(context: &Context<'_>) -> Result<ServerState, Refusal> {
+    let state = context.mysql.read_state().await?;
+    if state.commit_cannot_end() {
+        return Err(refusal("a commit waits and does not end"));
+    }
+    Ok(state)
+}
+
+async fn close(context: &Context<'_>) -> Result<(), Refusal> {
+    let closed = shutdown::close(context.mysql, limit(context)).await;
+    closed.ok_or_else(|| refusal("a commit waits and does not end"))
 }
 
 /// Whoever wins may have to be followed by anybody, so every account may log in again. Accounts cannot be changed under
@@ -125,23 +143,20 @@ async fn unlock_all(context: &Context<'_>, before: &ServerState) -> Result<bool,
         return Ok(false);
     }
     mysql.leave_super_read_only(limit(context)).await?;
-    mysql.set_account_locks(&locks, limit(context)).await?;
-    if shutdown::make_read_only(mysql, limit(context)).await.is_none() {
-        return Err(refusal("a commit waits and does not end"));
-    }
+    let unlock = mysql.set_account_locks(&locks, limit(context));
+    shutdown::let_nobody_hold_up(mysql, limit(context), unlock).await?;
+    close(context).await?;
     Ok(true)
 }
 
 /// Clients of a demoted primary are sent to the new one by being disconnected (decision A9). Best effort: what is
 /// fenced does not depend on it.
-async fn end_clients(context: &Context<'_>) {
-    if let Err(error) = context.mysql.set_event_scheduler(false, CLIENTS).await {
-        tracing::warn!(%error, "the event scheduler still runs");
+async fn end_clients(shared: Arc<Shared>) {
+    if let Err(error) = shared.mysql.end_client_sessions(Sessions::Clients, CLIENTS).await {
+        tracing::warn!(%error, "clients may still be connected");
     }
-    match context.mysql.end_client_sessions(Sessions::Clients, CLIENTS).await {
-        Ok(0) => {}
-        Ok(sessions) => tracing::info!(sessions, "ended the clients' sessions"),
-        Err(error) => tracing::warn!(%error, "clients may still be connected"),
+    if let Err(error) = shared.mysql.set_event_scheduler(false, CLIENTS).await {
+        tracing::warn!(%error, "the event scheduler still runs");
     }
 }
 

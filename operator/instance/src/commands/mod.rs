@@ -27,8 +27,10 @@ use crate::duties::Duties;
 use crate::mysqld::chain;
 use crate::proto;
 use crate::server::Server;
-use crate::shared::Shared;
+use crate::shared::{ListEnded, Shared};
 
+/// Beyond its deadline, for what a fence writes to the state file.
+const WRITE: Duration = Duration::from_millis(1500);
 /// How long it may take to end the session of a statement that was given up.
 const SETTLE: Duration = Duration::from_secs(2);
 
@@ -172,17 +174,35 @@ impl Commands {
             .map_err(|_elapsed| refusal("another command is still being carried out"))?;
         // Another one may have come first.
         self.check(head)?;
-        self.persist(head, verb).await?;
         // From here on the command has begun, whatever becomes of it.
-        let Some(outcome) = self.effect_unless_fenced(verb, deadline, fences).await else {
+        let Some(outcome) = self.work_unless_fenced(head, verb, deadline, fences).await else {
             // It has not ended: what it began may have an effect until the fence has seen to that.
             return Err(refusal("a fence interrupted it"));
         };
         if outcome.is_err() {
             self.end_what_was_given_up().await;
         }
-        self.shared.command_ended();
+        let list = self.list_ended(verb, outcome.is_ok()).await;
+        self.shared.command_ended(list);
         outcome
+    }
+
+    /// Whether what was told of the list is so now.
+    async fn list_ended(&self, verb: &Verb, succeeded: bool) -> ListEnded {
+        match (verb, succeeded) {
+            (Verb::Mark, _) | (Verb::Attach { .. } | Verb::Clone { .. } | Verb::Restart, false) => ListEnded::Untouched,
+            (Verb::Allow { .. } | Verb::Open { .. }, false) if !self.is_closed().await => ListEnded::Failed,
+            _ => ListEnded::InForce,
+        }
+    }
+
+    /// Nobody writes, as far as it is known.
+    async fn is_closed(&self) -> bool {
+        if self.server.process().phase != Mysqld::Running {
+            return true;
+        }
+        let state = self.shared.mysql.read_state().await;
+        state.is_ok_and(|state| state.super_read_only)
     }
 
     /// A command has ended when nothing of it can have an effect any more (promise p2 in docs/failover.md). A statement
@@ -218,6 +238,8 @@ impl Commands {
         Ok(())
     }
 
+    /// Durable when it returns. What is given up before may become so later, unless a newer command is by then. So nothing
+    /// but a fence may give it up: a list that the server does not enforce is told of a read-only server only.
     async fn persist(&self, head: &Head, verb: &Verb) -> Result<(), Refusal> {
         let own = MemberId {
             instance: self.shared.config.instance.clone(),
@@ -225,31 +247,50 @@ impl Commands {
         };
         let before = self.shared.state().told;
         let told = tell(&before, head, verb, &own);
-        if matches!(verb, Verb::Open { .. } | Verb::Allow { .. })
-            && (told.members != before.members || told.acks_required != before.acks_required)
-        {
+        if told.members != before.members || told.acks_required != before.acks_required {
             // What was marked was acknowledged by another list (rule 1 b).
             self.shared.set_marker(None);
         }
-        let write = self.shared.write_state(move |state| state.told = told);
+        let (head, verb) = (head.clone(), verb.clone());
+        let write = self.shared.write_state(move |state| {
+            if (head.epoch, head.seq) > (state.told.epoch, state.told.seq) {
+                state.told = tell(&state.told, &head, &verb, &own);
+            }
+        });
         write.await.map_err(|error| Refusal(chain(&error)))
     }
 
     /// `None`: a fence interrupted it.
-    async fn effect_unless_fenced(
+    async fn work_unless_fenced(
         &self,
+        head: &Head,
         verb: &Verb,
         deadline: Instant,
         mut fences: watch::Receiver<u64>,
     ) -> Option<Outcome> {
         if matches!(verb, Verb::Fence) {
-            return Some(self.effect(verb, deadline).await);
+            return Some(self.fence(head, verb, deadline).await);
         }
+        let work = async {
+            self.persist(head, verb).await?;
+            self.effect(verb, deadline).await
+        };
         tokio::select! {
             biased;
             Ok(()) = fences.changed() => None,
-            outcome = self.effect(verb, deadline) => Some(outcome),
+            outcome = work => Some(outcome),
         }
+    }
+
+    /// It only takes away, so its effect waits for no disk; its answer does. One that ends between the two was not answered,
+    /// and is as good as never given.
+    async fn fence(&self, head: &Head, verb: &Verb, deadline: Instant) -> Outcome {
+        let persist = async {
+            let written = timeout_at(deadline + WRITE, self.persist(head, verb)).await;
+            written.unwrap_or_else(|_elapsed| Err(refusal("its disk does not take the state file in time")))
+        };
+        let (outcome, written) = tokio::join!(self.effect(verb, deadline), persist);
+        written.and(outcome)
     }
 
     async fn effect(&self, verb: &Verb, deadline: Instant) -> Outcome {

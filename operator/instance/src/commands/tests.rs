@@ -79,12 +79,23 @@ impl Bench {
 
     async fn give_to(&self, life: &str, epoch: u64, seq: u64, verb: Verb) -> proto::CommandReply {
         let head = Head {
-            epoch,
-            seq,
             incarnation: Incarnation(life.to_owned()),
-            deadline: Duration::from_millis(200),
+            ..self.head(epoch, seq)
         };
         Arc::clone(&self.commands).execute(head, verb).await
+    }
+
+    fn head(&self, epoch: u64, seq: u64) -> Head {
+        Head {
+            epoch,
+            seq,
+            incarnation: self.shared.state().incarnation(),
+            deadline: Duration::from_millis(200),
+        }
+    }
+
+    fn called(&self, what: &str) -> usize {
+        self.mysql.calls().iter().filter(|call| *call == what).count()
     }
 }
 
@@ -245,7 +256,13 @@ async fn a1_a_fence_believes_no_variable() {
     assert!(applied(&bench.give(1, 1, Verb::Fence).await));
     assert_eq!(
         bench.mysql.calls(),
-        ["set_super_read_only", "kill", "set_super_read_only"]
+        [
+            "set_super_read_only",
+            // A client may have locked tables.
+            "end_client_sessions",
+            "kill",
+            "set_super_read_only"
+        ]
     );
 }
 
@@ -259,13 +276,13 @@ async fn a_primary_is_fenced_and_its_clients_are_sent_away() {
         bench.mysql.calls(),
         [
             "set_super_read_only",
+            "end_client_sessions",
+            "set_event_scheduler false",
             // Accounts can only be changed outside of super_read_only; nobody gets an acknowledgement meanwhile.
             "set_acks 65535",
             "leave_super_read_only",
             "unlock 0",
             "set_super_read_only",
-            "set_event_scheduler false",
-            "end_client_sessions",
         ]
     );
     assert!(!reply.status.unwrap().writable);
@@ -279,7 +296,13 @@ async fn a1_a_fence_kills_rather_than_wait_for_a_commit() {
     assert!(applied(&reply));
     assert_eq!(
         bench.mysql.calls(),
-        ["set_super_read_only", "kill", "set_super_read_only"]
+        [
+            "set_super_read_only",
+            // A client may have locked tables.
+            "end_client_sessions",
+            "kill",
+            "set_super_read_only"
+        ]
     );
     assert!(!reply.status.unwrap().writable);
 }
@@ -291,6 +314,42 @@ async fn a1_a_fence_kills_at_once_when_nobody_can_acknowledge() {
     let bench = Bench::new(state);
     assert!(applied(&bench.give(1, 1, Verb::Fence).await));
     assert_eq!(bench.mysql.calls(), ["kill", "set_super_read_only"]);
+}
+
+#[tokio::test]
+#[expect(
+    clippy::await_holding_lock,
+    reason = "the thread that writes waits for it, and no task does"
+)]
+async fn a_fence_takes_effect_although_the_disk_does_not_take_the_state_file() {
+    let bench = Bench::new(testing::primary(1));
+    let held = bench.shared.hold_state_file();
+    refused(&bench.give(1, 1, Verb::Fence).await, "does not take the state file");
+    assert_eq!(bench.called("set_super_read_only"), 1);
+    assert_eq!(bench.called("kill"), 0);
+    // Nor does another command that hangs there keep the next fence off.
+    let commands = Arc::clone(&bench.commands);
+    let head = bench.head(1, 2);
+    let attach = tokio::spawn(commands.execute(head, attach(0)));
+    tokio::task::yield_now().await;
+    refused(&bench.give(1, 3, Verb::Fence).await, "does not take the state file");
+    assert_eq!(bench.called("set_super_read_only"), 2);
+    refused(&attach.await.unwrap(), "a fence interrupted it");
+    drop(held);
+    // What was given up is written late, and never over what is newer.
+    assert!(already(&bench.give(1, 4, Verb::Fence).await));
+    let told = bench.shared.state().told;
+    assert_eq!((told.epoch, told.seq), (1, 4));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fence_of_a_server_that_is_slow_ends_with_a_kill_in_time() {
+    let bench = Bench::new(testing::primary(1));
+    bench.mysql.answer_after(Duration::from_secs(5));
+    let began = Instant::now();
+    let reply = bench.give(1, 1, Verb::Fence).await;
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    assert!(bench.called("kill") > 0, "{reply:?}");
 }
 
 #[tokio::test]
@@ -509,6 +568,34 @@ async fn allow_locks_before_it_ends_sessions() {
 }
 
 #[tokio::test]
+async fn rule_1_a_list_that_could_not_be_enforced_is_not_said_to_be_in_force() {
+    let bench = Bench::new(testing::primary(2));
+    for ordinal in [0, 1, 4, 5, 6] {
+        bench.mysql.lock_account(ordinal);
+    }
+    let told = |reply: &proto::CommandReply| {
+        let persisted = reply.status.as_ref().unwrap().persisted.as_ref().unwrap();
+        (persisted.seq, persisted.members.len())
+    };
+    assert_eq!(told(&bench.give(1, 1, allow(&[2, 3], 1)).await), (1, 2));
+    bench.mysql.fail_locks(true);
+    let reply = bench.give(1, 2, allow(&[2], 1)).await;
+    refused(&reply, "lock or unlock");
+    assert_eq!(told(&reply), (2, 2), "it has ended, and the list of before is told of");
+    // Nothing that comes after it says so, either.
+    assert_eq!(told(&bench.give(1, 3, Verb::Mark).await), (3, 2));
+    refused(&bench.give(1, 4, attach(0)).await, "it is writable");
+    assert_eq!(told(&bench.give(1, 5, Verb::Mark).await), (5, 2));
+    assert_eq!(
+        bench.shared.state().told.members.len(),
+        1,
+        "it is remembered, for it may be in force"
+    );
+    bench.mysql.fail_locks(false);
+    assert_eq!(told(&bench.give(1, 6, allow(&[2], 1)).await), (6, 1));
+}
+
+#[tokio::test]
 async fn c14_a_foreign_semi_synchronous_client_is_ended() {
     let mut state = testing::primary(1);
     state.dump_threads.push(mainstay_mysql::DumpThread {
@@ -559,7 +646,10 @@ async fn a1_restart_stops_cleanly_only_what_is_read_only() {
     let bench = Bench::new(testing::primary(1));
     bench.mysql.hang_commits();
     assert!(applied(&bench.give(1, 1, Verb::Restart).await));
-    assert_eq!(bench.mysql.calls(), ["set_super_read_only", "kill"]);
+    assert_eq!(
+        bench.mysql.calls(),
+        ["set_super_read_only", "end_client_sessions", "kill"]
+    );
 }
 
 #[tokio::test]

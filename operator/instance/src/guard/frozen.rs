@@ -17,12 +17,10 @@ use crate::disk::{self, Device};
 use crate::process;
 use crate::server::Server;
 use crate::shared::{Process, Reading, Shared};
-use crate::stall::{Commits, Finding, Limits, Sight, Stall};
+use crate::stall::{Commits, Finding, Limits, Pace, Sight, Stall};
 
 /// Between two looks.
 const TICK: Duration = Duration::from_millis(100);
-/// What counts of the time between two looks at most: this process may have been starved, not mysqld.
-const LONGEST_TICK: Duration = Duration::from_millis(250);
 /// A member that said within this time that it receives does.
 const RECEIVES: Duration = Duration::from_millis(1500);
 /// How long the probe commit may take before nobody waits for it any more.
@@ -66,6 +64,8 @@ struct Life {
     read_at: Option<Instant>,
     executed: GtidSet,
     written: Option<Written>,
+    /// For how long its threads had waited for processors at the look before; measured only while it is suspected.
+    queued: Option<Duration>,
     greeting: Option<JoinHandle<bool>>,
     probe: Option<JoinHandle<Result<(), MysqlError>>>,
 }
@@ -92,7 +92,7 @@ struct Written {
 
 impl Watch {
     async fn look(&mut self) {
-        let awake = self.last_look.elapsed().min(LONGEST_TICK);
+        let elapsed = self.last_look.elapsed();
         self.last_look = Instant::now();
         let process = self.shared.process();
         if process.phase != Mysqld::Running || process.run != self.run {
@@ -110,7 +110,12 @@ impl Watch {
             stuck: is_needed.then_some(timing.stall),
             busy_disk: timing.busy_disk,
         };
-        let sight = self.sight(awake, &process, &reading).await;
+        let pace = Pace {
+            tick: TICK,
+            elapsed,
+            queued: self.queued(&process, limits),
+        };
+        let sight = self.sight(pace.counts(), &process, &reading).await;
         match self.life.stall.look(sight, limits) {
             Finding::Fine => {}
             Finding::Greet => self.greet(limits.silent / 2),
@@ -126,7 +131,22 @@ impl Watch {
                 );
                 self.kill(why).await;
             }
+            Finding::Unacknowledged => {
+                let why = format!(
+                    "commits were not acknowledged for {} by members that receive, and it was killed",
+                    seconds(limits.stuck.unwrap_or_default() * 2)
+                );
+                self.kill(why).await;
+            }
         }
+    }
+
+    /// For how long its threads waited for processors since the look before.
+    fn queued(&mut self, process: &Process, limits: Limits) -> Option<Duration> {
+        let pid = process.pid.filter(|_pid| self.life.stall.suspects(limits));
+        let now = pid.and_then(process::queued);
+        let before = std::mem::replace(&mut self.life.queued, now);
+        before.zip(now).map(|(before, now)| now.saturating_sub(before))
     }
 
     async fn sight(&mut self, awake: Duration, process: &Process, reading: &Reading) -> Sight {

@@ -10,6 +10,7 @@ use super::{Next, SuperviseError, Supervisor};
 use crate::disk;
 use crate::process::Exit;
 use crate::server::{Order, Request};
+use crate::shared::ListEnded;
 use crate::state::Stage;
 
 fn volume(what: &'static str) -> impl Fn(std::io::Error) -> SuperviseError {
@@ -117,7 +118,7 @@ impl Supervisor {
             state.stage = stage;
         });
         write.await.map_err(SuperviseError::State)?;
-        self.shared.command_ended();
+        self.shared.command_ended(ListEnded::InForce);
         blocking("rename the data directory", move || {
             std::fs::rename(paths.data_init(), paths.data())?;
             disk::sync_names(&paths.volume)

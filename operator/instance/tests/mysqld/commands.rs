@@ -287,8 +287,11 @@ async fn a_primary_that_is_lost_in_the_middle_of_a_transaction_holds_nobody_up()
     const LARGE: &str = "INSERT INTO my_app.t WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n+1 FROM c WHERE n<400000) \
                          SELECT n FROM c";
     show_logs();
-    let mut cluster = Cluster::bootstrap(3).await;
+    let mut cluster = Cluster::wired(3, Duration::from_mins(1), |_config| {}).await;
     make_table(&mut cluster, 0).await;
+    for node in [1, 2] {
+        cluster.replication(node, 0).throttle(500_000);
+    }
     let mut client = cluster.nodes[0].root().await;
     client
         .query_drop("SET SESSION binlog_transaction_compression=OFF, cte_max_recursion_depth=1000000")

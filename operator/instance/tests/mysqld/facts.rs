@@ -98,7 +98,7 @@ async fn rule_6_switching_semi_sync_off_in_any_way_acknowledges_waiting_commits(
 #[ignore = "needs the files of a MySQL image: MAINSTAY_TEST_MYSQL"]
 async fn super_read_only_waits_for_commits_and_takes_effect_late() {
     show_logs();
-    let (pair, mut commit) = with_a_waiting_commit().await;
+    let (pair, commit) = with_a_waiting_commit().await;
     let mut closing = pair.source.begin("SET GLOBAL super_read_only=ON");
     assert!(
         timeout(SHORT, &mut closing).await.is_err(),
@@ -112,17 +112,28 @@ async fn super_read_only_waits_for_commits_and_takes_effect_late() {
         timeout(SHORT, &mut second).await.is_err(),
         "it does not wait for the commit"
     );
-    // A KILL releases neither the commit nor, for nobody, its acknowledgement.
+    // A KILL takes the client its connection, and tells it nothing of the commit; the session waits on, and all behind it.
     let waiting = "SELECT CAST(PROCESSLIST_ID AS CHAR) FROM performance_schema.threads \
                    WHERE PROCESSLIST_STATE='Waiting for semi-sync ACK from replica'";
     let id = pair.source.text(waiting).await;
     pair.source.run(&[&format!("KILL {id}")]).await;
-    assert!(timeout(SHORT, &mut commit).await.is_err(), "a KILL releases it");
+    timeout(SHORT, commit)
+        .await
+        .expect("a KILL leaves the connection")
+        .unwrap()
+        .expect_err("a KILL acknowledges it");
+    assert!(
+        timeout(SHORT, &mut closing).await.is_err(),
+        "a KILL ends the wait for the acknowledgement"
+    );
+    assert_eq!(pair.source.text(waiting).await, id);
+    assert!(pair.source.executed().await.is_empty() && !second.is_finished());
+    assert_eq!(pair.source.text(flags).await, "10");
     pair.replica.run(&[&pair.replica.start_receiver()]).await;
     closing.await.unwrap().unwrap();
     second.await.unwrap().unwrap();
-    drop(commit.await);
     assert_eq!(pair.source.text(flags).await, "11");
+    assert_eq!(pair.source.executed().await.count(), 1);
 }
 
 /// Why a former primary steps down before it follows (Attach), and why semi-sync is off at every start.
@@ -237,16 +248,34 @@ async fn a5_another_source_and_relay_log_recovery_drop_what_was_received() {
     );
 }
 
-/// Why everything that a primary writes about accounts goes around the binlog, or comes after its opening.
+/// Why everything that a primary writes about accounts goes around the binlog, or comes after its opening, with replicas
+/// connected: while it waits nobody can log in, not even the replica that would acknowledge it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs the files of a MySQL image: MAINSTAY_TEST_MYSQL"]
-async fn a_grant_on_a_primary_without_replicas_waits() {
+async fn a_grant_on_a_primary_without_replicas_waits_and_so_does_every_login() {
     show_logs();
-    let (pair, _commit) = with_a_waiting_commit().await;
+    let (pair, commit) = with_a_waiting_commit().await;
+    let mut inside = pair.source.session().await;
     let mut grant = pair
         .source
         .begin("GRANT SELECT ON app.* TO 'mainstay_monitor'@'localhost'");
     assert!(timeout(SHORT, &mut grant).await.is_err(), "it does not wait");
+    assert!(
+        timeout(SHORT, pair.source.session()).await.is_err(),
+        "a login passes it in this version"
+    );
+    pair.replica.run(&[&pair.replica.start_receiver()]).await;
+    tokio::time::sleep(SHORT).await;
+    // Whoever is logged in already can do everything else.
+    let clients = "SELECT VARIABLE_VALUE FROM performance_schema.global_status \
+                   WHERE VARIABLE_NAME='Rpl_semi_sync_source_clients'";
+    let clients: Option<String> = inside.query_first(clients).await.unwrap();
+    assert_eq!(
+        clients.as_deref(),
+        Some("0"),
+        "the replica's login passes it in this version"
+    );
+    assert!(!commit.is_finished() && !grant.is_finished());
 }
 
 /// Why a fence sets `super_read_only`, and what remains possible for whoever may change it (decision B7).

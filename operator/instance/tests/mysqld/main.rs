@@ -16,6 +16,7 @@ mod commands;
 mod conformance;
 mod cut;
 mod facts;
+mod fences;
 mod frozen;
 mod life;
 mod questions;

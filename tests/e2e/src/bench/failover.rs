@@ -135,7 +135,15 @@ fn chosen() -> Result<Vec<Fault>> {
 
 async fn all(env: &Env, testbed: &Testbed, namespace: &str, faults: &[Fault]) -> Result<Map<String, Value>> {
     let context = Context::new(env.clone(), "bench-failover", std::sync::Arc::default());
-    let cluster = Cluster::create(env, namespace, &context.manifest("shop", 3).with_app()).await?;
+    let cluster = Cluster::create(
+        env,
+        namespace,
+        &context
+            .manifest("shop", 3)
+            .with_app()
+            .with("storage", json!({"size": "4Gi"})),
+    )
+    .await?;
     let mut results = Map::new();
     for fault in faults {
         let mut gaps = Gaps::default();

@@ -1,5 +1,7 @@
 //! What an instance finds on its disk: certificates, passwords, my.cnf, programs.
 
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use super::*;
 
 pub(super) fn ca(name: &str) -> Issuer {
@@ -26,12 +28,31 @@ pub(super) fn leaf_for(issuer: &Issuer, names: &[&str], uri: &str) -> (String, S
     (certificate.pem(), key.serialize_pem())
 }
 
+/// Where servers keep their data: in memory, where there is enough of it. They sync all the time, and nothing here depends
+/// on a disk; those that stall or fail are made so on purpose.
+pub(super) fn fast_directory() -> PathBuf {
+    const ENOUGH: u64 = 8 << 30;
+    let memory = PathBuf::from("/dev/shm");
+    let free = rustix::fs::statvfs(&memory).map_or(0, |stat| stat.f_bavail.saturating_mul(stat.f_frsize));
+    if free >= ENOUGH { memory } else { std::env::temp_dir() }
+}
+
+/// A port that nobody has, and nobody gets until it is used: below those that the kernel gives to connections, and given
+/// out once in a process.
 pub(super) fn free_port() -> u16 {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port()
+    const FIRST: u32 = 10_000;
+    const PORTS: u32 = 20_000;
+    static GIVEN: AtomicU32 = AtomicU32::new(0);
+    // Other processes begin elsewhere.
+    let begin = std::process::id().wrapping_mul(997);
+    for _ in 0..PORTS {
+        let at = begin.wrapping_add(GIVEN.fetch_add(1, Ordering::SeqCst));
+        let port = u16::try_from(FIRST + at % PORTS).unwrap();
+        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+            return port;
+        }
+    }
+    panic!("no port is free");
 }
 
 pub(super) fn programs() -> Programs {

@@ -77,7 +77,7 @@ pub(crate) struct Node {
 impl Cluster {
     /// Files for this many instances; nothing runs.
     pub(crate) fn prepare(instances: u32) -> Self {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir_in(files::fast_directory()).unwrap();
         let (own_ca, operator_ca) = (ca("cluster"), ca("operator"));
         let mut cluster = Self {
             dir,
@@ -457,10 +457,9 @@ pub(crate) fn show_logs() {
 pub(crate) const LIMIT: Duration = Duration::from_secs(20);
 
 pub(crate) async fn insert(node: &Node, number: u32) -> Result<(), mysql_async::Error> {
-    node.root()
-        .await
-        .query_drop(format!("INSERT INTO my_app.t VALUES ({number})"))
-        .await
+    let mut root = node.root().await;
+    let insert = root.query_drop(format!("INSERT INTO my_app.t VALUES ({number})"));
+    tokio::time::timeout(PATIENCE, insert).await.expect("a commit ends")
 }
 
 pub(crate) async fn rows(node: &Node) -> BTreeSet<u32> {

@@ -27,7 +27,9 @@ impl Node {
     pub(crate) async fn cut(&mut self) {
         self.client = None;
         if let Some(manager) = self.manager.take() {
-            manager.kill().await;
+            tokio::time::timeout(PATIENCE, manager.kill())
+                .await
+                .expect("a manager ends");
         }
     }
 
@@ -40,10 +42,14 @@ impl Node {
     }
 
     pub(crate) async fn give(&mut self, epoch: u64, verb: Verb) -> Answer {
+        self.give_within(Duration::from_secs(10), epoch, verb).await
+    }
+
+    pub(crate) async fn give_within(&mut self, deadline: Duration, epoch: u64, verb: Verb) -> Answer {
         let to = self.id().await;
         self.seq += 1;
         let seq = self.seq;
-        self.give_as(to, epoch, seq, Duration::from_secs(10), verb).await
+        self.give_as(to, epoch, seq, deadline, verb).await
     }
 
     pub(crate) async fn give_as(
@@ -73,7 +79,8 @@ impl Node {
     pub(crate) async fn report(&mut self) -> InstanceReport {
         use futures::StreamExt as _;
         let mut stream = self.client().await.watch().await.unwrap();
-        stream.next().await.unwrap().unwrap().report
+        let first = tokio::time::timeout(PATIENCE, stream.next()).await;
+        first.expect("a stream begins with a report").unwrap().unwrap().report
     }
 
     pub(crate) async fn id(&mut self) -> MemberId {
@@ -123,7 +130,9 @@ impl Node {
             .socket(socket.to_str().map(str::to_owned))
             .user(Some(user))
             .pass(Some(password));
-        Conn::new(opts).await
+        // Where a statement about accounts waits, a login does, too.
+        let login = tokio::time::timeout(PATIENCE, Conn::new(opts)).await;
+        login.expect("a login is answered")
     }
 
     /// A client over the network.

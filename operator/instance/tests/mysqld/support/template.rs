@@ -2,12 +2,15 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use mainstay_core::observed::Mysqld;
 use tokio::sync::OnceCell;
 
 use super::Cluster;
+
+/// Templates of other builds are kept for so long: one of them may be at work.
+const KEPT: Duration = Duration::from_hours(1);
 
 /// Gives an instance a data directory as if it had initialised itself: without a state file it gets an incarnation of its
 /// own, and without auto.cnf a server_uuid.
@@ -41,7 +44,11 @@ async fn find() -> PathBuf {
         return template;
     }
     for entry in std::fs::read_dir(directory).unwrap().flatten() {
-        if entry.file_name().to_string_lossy().starts_with("data-") {
+        let unused = |entry: &std::fs::DirEntry| {
+            let made = entry.metadata().and_then(|metadata| metadata.modified());
+            made.is_ok_and(|made| made.elapsed().is_ok_and(|age| age > KEPT))
+        };
+        if entry.file_name().to_string_lossy().starts_with("data-") && unused(&entry) {
             drop(std::fs::remove_dir_all(entry.path()));
         }
     }

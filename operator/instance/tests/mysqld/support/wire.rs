@@ -1,6 +1,9 @@
 //! Networks that can be cut: what is sent into a cut is lost in silence, and nobody is told.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream, tcp};
@@ -20,8 +23,10 @@ pub(crate) struct Wire {
     /// Where the client connects.
     pub(crate) address: SocketAddr,
     passage: watch::Sender<Passage>,
-    /// Rises when all connections are to be dropped.
-    generation: watch::Sender<u64>,
+    /// Bytes a second in each direction; 0: as many as there are.
+    rate: Arc<AtomicU64>,
+    /// Lost with all connections that were made while it was there.
+    line: Arc<Mutex<watch::Sender<()>>>,
     task: tokio::task::JoinHandle<()>,
 }
 
@@ -36,20 +41,23 @@ impl Wire {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
         let passage = watch::Sender::new(Passage::Both);
-        let generation = watch::Sender::new(0);
-        let (open, alive) = (passage.subscribe(), generation.subscribe());
+        let line = Arc::new(Mutex::new(watch::Sender::new(())));
+        let rate = Arc::new(AtomicU64::new(0));
+        let (open, lines, limit) = (passage.subscribe(), Arc::clone(&line), Arc::clone(&rate));
         let task = tokio::spawn(async move {
             loop {
                 let Ok((client, _)) = listener.accept().await else {
                     return;
                 };
-                tokio::spawn(carry(client, server, open.clone(), alive.clone()));
+                let line = lines.lock().unwrap().subscribe();
+                tokio::spawn(carry(client, server, open.clone(), line, Arc::clone(&limit)));
             }
         });
         Self {
             address,
             passage,
-            generation,
+            rate,
+            line,
             task,
         }
     }
@@ -64,14 +72,19 @@ impl Wire {
         self.passage.send_replace(Passage::ToClient);
     }
 
+    /// No more than this many bytes a second get through.
+    pub(crate) fn throttle(&self, rate: u64) {
+        self.rate.store(rate, Ordering::SeqCst);
+    }
+
     /// Connections that were made before, and what was sent on them, are lost; new ones get through.
     pub(crate) async fn replace(&self) {
-        self.generation.send_modify(|generation| *generation += 1);
-        super::until("all connections are lost", async || {
-            // One is the listener's own.
-            self.generation.receiver_count() == 1
-        })
-        .await;
+        let old = std::mem::replace(&mut *self.line.lock().unwrap(), watch::Sender::new(()));
+        old.send_replace(());
+        // Those that are made meanwhile belong to the new line, and wait.
+        tokio::time::timeout(super::PATIENCE, old.closed())
+            .await
+            .expect("all connections are lost");
         self.passage.send_replace(Passage::Both);
     }
 
@@ -85,9 +98,9 @@ async fn carry(
     client: TcpStream,
     server: SocketAddr,
     mut open: watch::Receiver<Passage>,
-    mut alive: watch::Receiver<u64>,
+    mut line: watch::Receiver<()>,
+    rate: Arc<AtomicU64>,
 ) {
-    alive.mark_unchanged();
     let work = async {
         open.wait_for(|passage| *passage == Passage::Both).await.ok()?;
         let server = TcpStream::connect(server).await.ok()?;
@@ -95,14 +108,14 @@ async fn carry(
         let (from_client, to_client) = client.into_split();
         let (from_server, to_server) = server.into_split();
         tokio::select! {
-            () = pump(from_client, to_server, open.clone(), Passage::Both) => {}
-            () = pump(from_server, to_client, open.clone(), Passage::ToClient) => {}
+            () = pump(from_client, to_server, open.clone(), Passage::Both, &rate) => {}
+            () = pump(from_server, to_client, open.clone(), Passage::ToClient, &rate) => {}
         }
         Some(())
     };
     tokio::select! {
         _ = work => {}
-        _ = alive.changed() => {}
+        _ = line.changed() => {}
     }
 }
 
@@ -112,6 +125,7 @@ async fn pump(
     mut to: tcp::OwnedWriteHalf,
     mut open: watch::Receiver<Passage>,
     least: Passage,
+    rate: &AtomicU64,
 ) {
     let mut buffer = vec![0; 64 * 1024];
     loop {
@@ -124,6 +138,10 @@ async fn pump(
             .is_ok();
         if !opened || to.write_all(&buffer[..size]).await.is_err() {
             return;
+        }
+        let rate = rate.load(Ordering::SeqCst);
+        if let Some(time) = (size as u64 * 1_000_000).checked_div(rate) {
+            tokio::time::sleep(Duration::from_micros(time)).await;
         }
     }
 }

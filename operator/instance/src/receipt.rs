@@ -1,0 +1,121 @@
+//! Whether a receiver hears its source while it receives one large transaction.
+//!
+//! MySQL notes heartbeats and the ends of transactions. During a transaction there are none, however fast it comes, so a
+//! replica that receives one for longer than the time of silence would look deaf. What its receiver thread has received
+//! grows meanwhile.
+
+use std::time::Duration;
+
+use mainstay_mysql::Channel;
+use tokio::time::Instant;
+
+/// What two looks at a receiver show.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Receipt {
+    /// Number of the server process.
+    run: u64,
+    /// What the receiver had received at the look before.
+    bytes: Option<u64>,
+    /// When that look was.
+    looked: Option<Instant>,
+    /// When something came, at the earliest.
+    heard: Option<Instant>,
+}
+
+impl Receipt {
+    /// Takes note of what a server process says of its receiver, and makes it younger what was last heard, if it is. What
+    /// came since the look before may have come right after that: nothing is ever called younger than it is.
+    pub(crate) fn look(&mut self, run: u64, now: Instant, channel: Option<&mut Channel>) {
+        if run != self.run {
+            *self = Self { run, ..Self::default() };
+        }
+        let bytes = channel.as_ref().and_then(|channel| channel.bytes_received);
+        match (self.bytes, bytes) {
+            (Some(before), Some(now)) if now > before => self.heard = self.looked,
+            (Some(before), Some(now)) if now == before => {}
+            // Another thread, or none: it has heard nobody yet.
+            _ => self.heard = None,
+        }
+        (self.bytes, self.looked) = (bytes, Some(now));
+        let age = self.heard.map(|heard| now.saturating_duration_since(heard));
+        if let (Some(channel), Some(age)) = (channel, age) {
+            channel.last_heard = Some(channel.last_heard.map_or(age, |known: Duration| known.min(age)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TICK: Duration = Duration::from_millis(500);
+
+    struct Replica {
+        receipt: Receipt,
+        now: Instant,
+    }
+
+    impl Replica {
+        fn new() -> Self {
+            Self {
+                receipt: Receipt::default(),
+                now: Instant::now(),
+            }
+        }
+
+        /// What is last heard, by a look half a second after the one before.
+        fn look(&mut self, run: u64, bytes: Option<u64>, noted: Option<Duration>) -> Option<Duration> {
+            self.now += TICK;
+            let mut channel = Channel {
+                bytes_received: bytes,
+                last_heard: noted,
+                ..Channel::default()
+            };
+            self.receipt.look(run, self.now, Some(&mut channel));
+            channel.last_heard
+        }
+    }
+
+    #[test]
+    fn a_large_transaction_is_heard_while_it_grows() {
+        let mut replica = Replica::new();
+        let mut noted = TICK;
+        assert_eq!(replica.look(1, Some(100), Some(noted)), Some(TICK));
+        for bytes in 1..20 {
+            noted += TICK;
+            assert_eq!(replica.look(1, Some(100 + bytes), Some(noted)), Some(TICK));
+        }
+        // It stands still in the middle.
+        for ticks in 2..10 {
+            noted += TICK;
+            assert_eq!(replica.look(1, Some(119), Some(noted)), Some(TICK * ticks));
+        }
+    }
+
+    #[test]
+    fn what_mysql_knows_better_is_left() {
+        let mut replica = Replica::new();
+        let exact = Duration::from_millis(20);
+        assert_eq!(replica.look(1, Some(100), Some(exact)), Some(exact));
+        assert_eq!(replica.look(1, Some(150), Some(exact)), Some(exact));
+    }
+
+    #[test]
+    fn nothing_is_heard_before_something_has_come() {
+        let mut replica = Replica::new();
+        assert_eq!(replica.look(1, Some(842), None), None);
+        assert_eq!(replica.look(1, Some(842), None), None);
+        assert_eq!(replica.look(1, Some(900), None), Some(TICK));
+    }
+
+    #[test]
+    fn another_receiver_or_another_process_begins_anew() {
+        let mut replica = Replica::new();
+        replica.look(1, Some(800), None);
+        assert_eq!(replica.look(1, Some(900), None), Some(TICK));
+        assert_eq!(replica.look(1, Some(850), None), None, "it was started again");
+        assert_eq!(replica.look(1, None, None), None, "it does not run");
+        assert_eq!(replica.look(1, Some(860), None), None);
+        assert_eq!(replica.look(2, Some(870), None), None, "mysqld was started again");
+    }
+}
