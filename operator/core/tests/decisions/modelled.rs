@@ -3,22 +3,10 @@
 
 use std::collections::BTreeSet;
 
-use crate::states::{Instance, State, electing, healthy, id, now};
+use crate::states::{Instance, State, does, electing, healthy, id, now, waits};
 use mainstay_core::action::VerbKind;
 use mainstay_core::observed::{InstanceReport, Mysqld};
 use mainstay_core::rules::{Phase, Rebuild};
-
-#[track_caller]
-fn does(state: &State, expected: &[&str]) {
-    assert_eq!(state.does(), expected, "waits: {}", state.waits());
-}
-
-#[track_caller]
-fn waits(state: &State, words: &str) {
-    does(state, &[]);
-    let waits = state.waits();
-    assert!(waits.contains(words), "{waits}");
-}
 
 fn dead(i: Instance) -> Instance {
     i.silent(3600)
