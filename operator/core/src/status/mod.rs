@@ -13,8 +13,9 @@ use jiff::Timestamp;
 use mainstay_api::MySQLClusterStatus;
 use mainstay_api::status::{Health, Phase as ApiPhase};
 
+use crate::action::Action;
 use crate::analyse::{Analysis, ConditionType, ProblemCode};
-use crate::observed::Observed;
+use crate::observed::{ObjectKind, Observed};
 use crate::plan::{self, Plan};
 use crate::progress::Stage;
 use crate::rules::{Change, Phase, Rules};
@@ -55,7 +56,8 @@ pub fn status(
     let instances = instances::all(subject, observed, view.as_ref(), previous);
     let ready = instances.iter().filter(|instance| instance.ready).count();
     let wanted = subject.replicas(observed);
-    let phase = phase(view.as_ref(), subject, observed, analysis, serving);
+    let rolling = plan::is_rolling(subject, observed) || changes_template(plan);
+    let phase = phase(view.as_ref(), analysis, serving, rolling);
     let mut status = match &view {
         Some(view) => record(previous, &seen_open(view, serving)),
         None => previous.clone(),
@@ -63,7 +65,9 @@ pub fn status(
     if let Some(answer) = &plan.answer {
         status.request = Some(people::request(answer));
     }
-    status.observed_generation = Some(subject.generation);
+    if !acts_on_instances(plan) {
+        status.observed_generation = Some(subject.generation);
+    }
     status.phase = Some(phase);
     status.selector = Some(subject.names().selector_text());
     status.replicas = Some(signed(
@@ -133,13 +137,19 @@ fn serving(view: Option<&View<'_>>) -> Serving {
     }
 }
 
-fn phase(
-    view: Option<&View<'_>>,
-    subject: &Subject<'_>,
-    observed: &Observed,
-    analysis: &Analysis,
-    serving: Serving,
-) -> ApiPhase {
+/// In such a pass the objects were not compared with the spec: nothing can be said of its generation yet.
+fn acts_on_instances(plan: &Plan) -> bool {
+    let acts = |action: &Action| matches!(action, Action::Record(_) | Action::Command(_));
+    plan.actions.iter().any(acts)
+}
+
+/// The pods will be of an older template when this plan is carried out, though they are not yet.
+fn changes_template(plan: &Plan) -> bool {
+    let set = |action: &Action| matches!(action, Action::Apply(desired) if desired.key.kind == ObjectKind::StatefulSet);
+    plan.actions.iter().any(set)
+}
+
+fn phase(view: Option<&View<'_>>, analysis: &Analysis, serving: Serving, rolling: bool) -> ApiPhase {
     let needs_person = [
         ProblemCode::StatusUnreadable,
         ProblemCode::StatusLost,
@@ -156,7 +166,7 @@ fn phase(
         Phase::Electing { preferred: Some(_) } => ApiPhase::SwitchingOver,
         Phase::Electing { preferred: None } => ApiPhase::FailingOver,
         Phase::Open if serving == Serving::Closed => ApiPhase::FailingOver,
-        Phase::Open if plan::is_rolling(subject, observed) => ApiPhase::Updating,
+        Phase::Open if rolling => ApiPhase::Updating,
         Phase::Open => ApiPhase::Running,
     }
 }

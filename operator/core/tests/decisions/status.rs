@@ -9,8 +9,10 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use mainstay_api::MySQLClusterStatus;
 use mainstay_api::status::{Health, Phase as Shown};
-use mainstay_core::observed::{Mysqld, Warning};
-use mainstay_core::plan::plan;
+use mainstay_core::action::{Action, Desired};
+use mainstay_core::analyse::Analysis;
+use mainstay_core::observed::{Mysqld, ObjectKey, ObjectKind, Warning};
+use mainstay_core::plan::{Plan, plan};
 use mainstay_core::rules::{
     Change, ChangeKind, DataLoss, Incarnation, Memory, OperatorId, Phase, Phases, PrimaryRef, Rebuild, Request,
     RequestState, Rules,
@@ -245,6 +247,41 @@ fn a_healthy_cluster_says_so_and_then_nothing_more() {
         .with(1, |i| i.set("a:1-4999"))
         .with(2, |i| i.set("a:1-4000"));
     assert_eq!(kept(&written(&later, &kept(&status), &[])), kept(&status));
+}
+
+/// Who waits for `Progressing=False` at the newest generation must not be told so by the pass that begins the change.
+#[test]
+fn a_change_of_the_template_is_progress_before_any_pod_is_outdated() {
+    let state = healthy(3);
+    let (observed, subject) = (state.observation(), subject());
+    let told = |actions| {
+        let plan = Plan {
+            actions,
+            ..Plan::default()
+        };
+        let before = MySQLClusterStatus {
+            observed_generation: Some(0),
+            ..MySQLClusterStatus::default()
+        };
+        status(&subject, &observed, &Analysis::default(), &plan, &before, now())
+    };
+    let set = Desired {
+        key: ObjectKey {
+            kind: ObjectKind::StatefulSet,
+            name: "shop".to_owned(),
+        },
+        value: serde_json::Value::Null,
+    };
+    let applies = told(vec![Action::Apply(Box::new(set))]);
+    assert_eq!(applies.phase, Some(Shown::Updating));
+    says(&applies, "Progressing", "True", "Updating", &[]);
+    assert_eq!(applies.observed_generation, Some(1));
+    // In a pass that commands nothing was compared with the spec.
+    let commands = told(vec![Action::Command(Vec::new())]);
+    assert_eq!(
+        (commands.phase, commands.observed_generation),
+        (Some(Shown::Running), Some(0))
+    );
 }
 
 #[test]

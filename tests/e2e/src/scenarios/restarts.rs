@@ -4,6 +4,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
+use k8s_openapi::api::core::v1::Node;
+use kube::Api;
+use kube::api::EvictParams;
+use mainstay_api::MySQLCluster;
 
 use crate::cluster::{Cluster, HEAL};
 use crate::lists::Lists;
@@ -45,6 +49,11 @@ pub(super) async fn pods(context: Arc<Context>) -> Result<()> {
     let primary = cluster.primary().await?;
     step(&context, &cluster, "primary's mysqld killed", async || {
         kill(&cluster, &primary).await
+    })
+    .await?;
+    let primary = cluster.primary().await?;
+    step(&context, &cluster, "primary's node drained", async || {
+        drain(&context, &cluster, &primary).await
     })
     .await?;
     let primary = cluster.primary().await?;
@@ -123,6 +132,48 @@ async fn delete(cluster: &Cluster, pod: &str, force: bool) -> Result<()> {
             .then_some(())
     })
     .await
+}
+
+/// What `kubectl drain` does to an instance: its node takes no pods any more, and its pod is evicted. Returns when another
+/// instance is the primary and the node is back.
+async fn drain(context: &Context, cluster: &Cluster, instance: &str) -> Result<()> {
+    let nodes: Api<Node> = Api::all(context.env.client.clone());
+    let node = cluster.node_of(instance).await?;
+    let before = cluster
+        .pods()
+        .get(instance)
+        .await
+        .context("failed to get the pod")?
+        .metadata
+        .uid;
+    nodes.cordon(&node).await.context("failed to cordon the node")?;
+    let moved = evict(cluster, instance).await;
+    nodes.uncordon(&node).await.context("failed to uncordon the node")?;
+    moved?;
+    wait::object(&cluster.pods(), instance, "waiting for its successor", HEAL, |now| {
+        now.is_some_and(|p| p.metadata.uid != before && pods::ready(p))
+            .then_some(())
+    })
+    .await
+}
+
+/// The disruption budget may refuse it for a moment, as it does to `kubectl drain`.
+async fn evict(cluster: &Cluster, instance: &str) -> Result<()> {
+    let pods = cluster.pods();
+    wait::eventually("evicting the pod", HEAL, || async {
+        let evicted = pods.evict(instance, &EvictParams::default()).await;
+        evicted.map(drop).context("failed to evict the pod")
+    })
+    .await?;
+    let elsewhere = |c: &MySQLCluster| {
+        c.status
+            .as_ref()?
+            .primary
+            .as_ref()
+            .filter(|p| p.instance != instance)
+            .map(drop)
+    };
+    cluster.wait("waiting for another primary", HEAL, elsewhere).await
 }
 
 /// Kills mysqld and waits until it answers again, as another process.
