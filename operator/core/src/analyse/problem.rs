@@ -240,7 +240,7 @@ problems! {
         "";
     DiskNearlyFull: Degraded, Nothing, Degraded,
         "a data volume is used to 90 % or more",
-        "raise spec.storage.size, or remove data";
+        "remove data, or keep binlogs for a shorter time (spec.config.binlog_expire_logs_seconds)";
 
     // For a person to know.
     ForeignTransactions: Notice, Nothing, Degraded,
