@@ -219,6 +219,8 @@ pub struct InstanceReport {
     pub config_hash: String,
     /// The instance never took part in anything: no command was ever accepted, and the set is empty.
     pub pristine: bool,
+    /// A list or k was told to the open server, and something of it failed: what `persisted` says of them is not in force.
+    pub list_uncertain: bool,
     /// The pod is being stopped and asks to be relieved (pre-stop).
     pub leaving: bool,
 }

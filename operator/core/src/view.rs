@@ -66,6 +66,11 @@ impl Seen<'_> {
         self.report.mysqld == Mysqld::Failed && self.report.server_uuid.is_empty()
     }
 
+    /// It received what it cannot apply.
+    pub(crate) fn stuck(&self) -> bool {
+        !self.report.fully_applied() && !self.report.replication.applier_error.is_empty()
+    }
+
     /// Transactions that are received and not yet applied.
     pub(crate) fn backlog(&self) -> u64 {
         self.report.received.subtract(&self.report.executed).count()

@@ -203,6 +203,7 @@ impl TryFrom<&proto::Status> for InstanceReport {
             },
             config_hash: status.config_hash.clone(),
             pristine: status.pristine,
+            list_uncertain: status.list_uncertain,
             leaving: status.leaving,
             marker: status
                 .marker
@@ -239,6 +240,7 @@ pub fn status(instance: &InstanceName, seq: u64, report: &InstanceReport) -> pro
         }),
         config_hash: report.config_hash.clone(),
         pristine: report.pristine,
+        list_uncertain: report.list_uncertain,
         connections: 0,
         max_connections: 0,
         leaving: report.leaving,
@@ -463,6 +465,7 @@ mod tests {
             marker: Some(gtid_set("test", SET).unwrap()),
             config_hash: "abc".to_owned(),
             pristine: false,
+            list_uncertain: true,
             leaving: true,
         }
     }

@@ -20,6 +20,8 @@ pub(crate) struct Receipt {
     looked: Option<Instant>,
     /// When something came, at the earliest.
     heard: Option<Instant>,
+    /// When this receiver thread was seen first.
+    since: Option<Instant>,
 }
 
 impl Receipt {
@@ -33,10 +35,15 @@ impl Receipt {
         match (self.bytes, bytes) {
             (Some(before), Some(now)) if now > before => self.heard = self.looked,
             (Some(before), Some(now)) if now == before => {}
-            // Another thread, or none: it has heard nobody yet.
-            _ => self.heard = None,
+            // Another thread, or none: it has heard nobody yet. What MySQL notes is of the one before.
+            _ => (self.heard, self.since) = (None, bytes.map(|_| now)),
         }
         (self.bytes, self.looked) = (bytes, Some(now));
+        let mut channel = channel;
+        if let (Some(channel), Some(since)) = (&mut channel, self.since) {
+            let own = now.saturating_duration_since(since);
+            channel.last_heard = channel.last_heard.filter(|age| *age <= own);
+        }
         let age = self.heard.map(|heard| now.saturating_duration_since(heard));
         if let (Some(channel), Some(age)) = (channel, age) {
             channel.last_heard = Some(channel.last_heard.map_or(age, |known: Duration| known.min(age)));
@@ -80,7 +87,11 @@ mod tests {
     fn a_large_transaction_is_heard_while_it_grows() {
         let mut replica = Replica::new();
         let mut noted = TICK;
-        assert_eq!(replica.look(1, Some(100), Some(noted)), Some(TICK));
+        assert_eq!(
+            replica.look(1, Some(100), Some(noted)),
+            None,
+            "of the thread before, perhaps"
+        );
         for bytes in 1..20 {
             noted += TICK;
             assert_eq!(replica.look(1, Some(100 + bytes), Some(noted)), Some(TICK));
@@ -96,7 +107,7 @@ mod tests {
     fn what_mysql_knows_better_is_left() {
         let mut replica = Replica::new();
         let exact = Duration::from_millis(20);
-        assert_eq!(replica.look(1, Some(100), Some(exact)), Some(exact));
+        replica.look(1, Some(100), None);
         assert_eq!(replica.look(1, Some(150), Some(exact)), Some(exact));
     }
 
@@ -106,6 +117,17 @@ mod tests {
         assert_eq!(replica.look(1, Some(842), None), None);
         assert_eq!(replica.look(1, Some(842), None), None);
         assert_eq!(replica.look(1, Some(900), None), Some(TICK));
+    }
+
+    #[test]
+    fn what_the_thread_before_had_heard_is_not_of_this_one() {
+        let mut replica = Replica::new();
+        let long_ago = Duration::from_mins(5);
+        assert_eq!(replica.look(1, Some(100), Some(long_ago)), None);
+        assert_eq!(replica.look(1, Some(100), Some(long_ago + TICK)), None);
+        assert_eq!(replica.look(1, Some(100), Some(TICK / 5)), Some(TICK / 5));
+        // It has been silent ever since.
+        assert_eq!(replica.look(1, Some(100), Some(TICK + TICK / 5)), Some(TICK + TICK / 5));
     }
 
     #[test]

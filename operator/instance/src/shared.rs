@@ -9,6 +9,7 @@ use mainstay_core::GtidSet;
 use mainstay_core::observed::{Mysqld, Persisted};
 use mainstay_mysql::{Mysql, ServerState, Version};
 use tokio::sync::{Notify, watch};
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::config::Config;
@@ -69,7 +70,7 @@ pub(crate) enum ListEnded {
 /// What statuses say of the state file.
 struct Reported {
     told: Persisted,
-    /// The newest list is not in force on an open server: the one before is told of.
+    /// Something of the newest list failed on an open server: nobody knows which one is in force.
     fails: bool,
 }
 
@@ -98,6 +99,7 @@ pub(crate) struct Shared {
     status: watch::Sender<Arc<proto::Status>>,
     last: Mutex<Option<ServerState>>,
     receipt: Mutex<Receipt>,
+    remainder: Mutex<Option<JoinHandle<()>>>,
     reading: Mutex<Option<Reading>>,
     server_uuid: Mutex<KnownUuid>,
     observing: tokio::sync::Mutex<u64>,
@@ -146,6 +148,7 @@ impl Shared {
             status: watch::Sender::new(Arc::default()),
             last: Mutex::new(None),
             receipt: Mutex::default(),
+            remainder: Mutex::default(),
             reading: Mutex::new(None),
             server_uuid: Mutex::default(),
             observing: tokio::sync::Mutex::new(0),
@@ -199,26 +202,40 @@ impl Shared {
         lock(&self.file)
     }
 
+    /// Something that a command began goes on beside the next ones, until it is stopped.
+    pub(crate) fn goes_on(&self, task: JoinHandle<()>) {
+        lock(&self.remainder).replace(task);
+    }
+
+    /// Ends what an earlier command left behind: it must not touch what a later one does.
+    pub(crate) async fn end_remainder(&self) {
+        let task = lock(&self.remainder).take();
+        if let Some(task) = task {
+            task.abort();
+            drop(task.await);
+        }
+    }
+
     /// Gives the volume up; the last thing that a manager does.
     pub(crate) fn release(&self) {
         lock(&self.file).unlock();
     }
 
-    /// A command has ended: from now on statuses carry what it was told. A list that an open server does not enforce is not
-    /// told of: it would be taken for one that is in force (rule 1).
+    /// A command has ended: from now on statuses carry what it was told, and whether the server enforces it (rule 1).
     pub(crate) fn command_ended(&self, list: ListEnded) {
         let told = self.state().told;
         let mut reported = lock(&self.reported);
+        reported.told = told;
         reported.fails = match list {
             ListEnded::InForce => false,
             ListEnded::Failed => true,
             ListEnded::Untouched => reported.fails,
         };
-        if reported.fails {
-            (reported.told.epoch, reported.told.seq) = (told.epoch, told.seq);
-        } else {
-            reported.told = told;
-        }
+    }
+
+    /// A command about the list has begun and will not end: a fence comes.
+    pub(crate) fn list_is_uncertain(&self) {
+        lock(&self.reported).fails = true;
     }
 
     /// The passwords that are mounted.
@@ -381,8 +398,10 @@ impl Shared {
     fn basis(&self) -> Basis {
         let process = self.process();
         let state = self.state();
+        let reported = lock(&self.reported);
         Basis {
-            reported: lock(&self.reported).told.clone(),
+            reported: reported.told.clone(),
+            list_uncertain: reported.fails,
             incarnation: state.incarnation,
             process,
         }
@@ -411,6 +430,7 @@ impl Shared {
             }),
             config_hash: self.config.config_hash.clone(),
             leaving: *self.leaving.borrow(),
+            list_uncertain: basis.list_uncertain,
             ..proto::Status::default()
         };
         match server {
@@ -470,6 +490,7 @@ fn server_uuid(auto_cnf: &Path) -> String {
 /// What was known before the server was looked at.
 struct Basis {
     reported: Persisted,
+    list_uncertain: bool,
     incarnation: String,
     process: Process,
 }

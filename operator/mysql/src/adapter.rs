@@ -327,6 +327,7 @@ impl Mysql for Adapter {
     async fn end_client_sessions(&self, which: Sessions, limit: Duration) -> Result<usize, MysqlError> {
         const WHAT: &str = "end the clients' sessions";
         let deadline = Instant::now() + limit;
+        let run = self.dialer.run();
         // Not by the session of commands: one of them may be waiting for just this.
         let rows = self.rows(&self.eye, WHAT, limit, sql::client_sessions(which)).await?;
         let ids = rows
@@ -335,6 +336,10 @@ impl Mysql for Adapter {
             .collect::<Result<Vec<u64>, _>>()?;
         // Looks come in between. It is not waited until they are gone: a session may take its time to roll back.
         for some in ids.chunks(KILLS) {
+            if self.dialer.run() != run {
+                // They ended with their server. In the next one these are numbers of others.
+                break;
+            }
             let mut session = lock(&self.eye, WHAT, left(deadline)).await?;
             session.kill(&self.dialer, WHAT, left(deadline), some).await?;
         }

@@ -47,6 +47,7 @@ fn report(epoch: u64, seq: u64) -> InstanceReport {
         marker: None,
         config_hash: String::new(),
         pristine: false,
+        list_uncertain: false,
         leaving: false,
     }
 }

@@ -205,8 +205,8 @@ impl Checker<'_> {
             self.dropped(before, after, member, confirmed, violations);
         }
         if after.acks_required > before.acks_required {
-            let told = confirmed.map(|open| (open.persisted.acks_required, open.marker.is_some()));
-            violations.unless(told == Some((after.acks_required, true)), 6, || {
+            let told = confirmed.map(|open| (open.persisted.acks_required, open.marker.is_some(), open.list_uncertain));
+            violations.unless(told == Some((after.acks_required, true, false)), 6, || {
                 "k is raised unseen".to_owned()
             });
         }
@@ -221,7 +221,8 @@ impl Checker<'_> {
         violations: &mut Violations,
     ) {
         let told = open.is_some_and(|open| {
-            open.persisted.members.iter().cloned().collect::<BTreeSet<_>>() == after.members
+            !open.list_uncertain
+                && open.persisted.members.iter().cloned().collect::<BTreeSet<_>>() == after.members
                 && open.persisted.acks_required >= before.acks_required
         });
         violations.unless(told, 5, || format!("{} may still acknowledge", member.instance));

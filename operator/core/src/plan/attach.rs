@@ -1,6 +1,8 @@
 //! Members that lost their source are attached again; errant ones are isolated (rules 1 and 7).
 
 use crate::action::Verb;
+use crate::observed::Reach;
+use crate::plan::detect::failover_possible;
 use crate::plan::draft::Draft;
 use crate::plan::election;
 use crate::plan::goal::Goal;
@@ -65,14 +67,14 @@ fn attach(view: &View<'_>, seen: Seen<'_>, open: Seen<'_>, draft: &mut Draft) {
 /// Members that this process fenced say nothing of a primary that is silent (rule 2b). They are attached to it, as they
 /// would be if it were heard, and what comes of that is what they say.
 pub(crate) fn witnesses(view: &View<'_>, primary: &PrimaryRef, draft: &mut Draft) {
-    if view.primary().is_some() {
+    if view.primary().is_some() || !failover_possible(view) {
         return;
     }
     let detached = |seen: &Seen<'_>| seen.running() && !seen.report.writable && seen.detached();
     for seen in view
         .members()
         .filter(detached)
-        .filter(|seen| !view.kept_out(seen.instance))
+        .filter(|seen| !view.kept_out(seen.instance) && !is_strange(view, *seen, primary))
     {
         if seen.report.fully_applied() {
             let source = view.endpoint_of(&primary.id);
@@ -81,4 +83,15 @@ pub(crate) fn witnesses(view: &View<'_>, primary: &PrimaryRef, draft: &mut Draft
             election::fence(view, seen, draft);
         }
     }
+}
+
+/// It has what the primary did not have when it was heard last, and is about to be dropped: its source lets it in no more,
+/// which says nothing of that one.
+fn is_strange(view: &View<'_>, seen: Seen<'_>, primary: &PrimaryRef) -> bool {
+    let Some(Reach::Silent { last: Some(last), .. }) = view.instance(&primary.id).map(|instance| &instance.reach)
+    else {
+        return false;
+    };
+    let more = seen.report.set().subtract(&last.set());
+    !more.without_source(&primary.server_uuid).is_empty()
 }

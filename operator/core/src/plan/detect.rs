@@ -54,7 +54,7 @@ pub(crate) fn state<'a>(view: &View<'a>, primary: &'a PrimaryRef) -> State<'a> {
 }
 
 /// With k = 0 no election can go on without the old primary (rule 1), so none is begun.
-fn failover_possible(view: &View<'_>) -> bool {
+pub(crate) fn failover_possible(view: &View<'_>) -> bool {
     view.rules.acks_required > 0 && !view.rules.members.is_empty()
 }
 
@@ -160,7 +160,9 @@ fn cut_off(view: &View<'_>, primary: &PrimaryRef, seen: Seen<'_>) -> Option<Stri
     let receiving = heard.iter().filter(|seen| view.receiving(**seen)).count();
     let missing = view.rules.members.len().saturating_sub(heard.len());
     let asked: Vec<_> = heard.iter().filter(|seen| !view.kept_out(seen.instance)).collect();
-    let deaf = !asked.is_empty() && asked.iter().all(|seen| is_deaf(view, primary, **seen));
+    let deaf = |seen: &&&Seen<'_>| is_deaf(view, primary, ***seen);
+    let told = asked.iter().all(|seen| view.receiving(**seen) || deaf(&seen));
+    let deaf = told && asked.iter().any(|seen| deaf(&seen));
     (receiving < acks && missing < acks && deaf).then(|| {
         format!(
             "{} is open, but only {receiving} members receive from it and {acks} have to",

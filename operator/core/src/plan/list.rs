@@ -8,10 +8,11 @@ use crate::plan::goal::Goal;
 use crate::rules::MemberId;
 use crate::view::{Seen, View};
 
-/// The primary was told exactly this list and k, whoever told it.
+/// The primary was told exactly this list and k, whoever told it, and enforces them.
 fn told(open: Seen<'_>, members: &BTreeSet<MemberId>, acks_required: u32) -> bool {
     let persisted = &open.report.persisted;
-    persisted.acks_required == acks_required
+    !open.report.list_uncertain
+        && persisted.acks_required == acks_required
         && persisted.members.len() == members.len()
         && persisted.members.iter().all(|member| members.contains(member))
 }

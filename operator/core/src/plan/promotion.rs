@@ -76,11 +76,16 @@ pub(crate) fn needs_threads(seen: Seen<'_>) -> bool {
 
 /// Held, applied, within the winner's set, and the winner still has what it lacks.
 fn may_follow(view: &View<'_>, seen: Seen<'_>, winner: Seen<'_>) -> bool {
+    (seen.report.fully_applied() || view.follows(seen, &winner.id())) && could_follow(view, seen, winner)
+}
+
+/// As soon as it has applied what it received, if it can.
+pub(crate) fn could_follow(view: &View<'_>, seen: Seen<'_>, winner: Seen<'_>) -> bool {
     let set = seen.report.set();
     seen.id() != winner.id()
         && view.held(seen)
         && !view.kept_out(seen.instance)
-        && (seen.report.fully_applied() || view.follows(seen, &winner.id()))
+        && !seen.stuck()
         && winner.report.set().contains(&set)
         && !seen.lacks_purged(winner)
         // A new data directory next to one with data is cloned, because replaying a history takes long. Not a member's,

@@ -131,6 +131,8 @@ fn resumed(
     now: Timestamp,
 ) -> Rules {
     let told = &report.persisted;
+    // Who may have acknowledged under a list that is in force in parts is not known at all.
+    let certain: &[MemberId] = if report.list_uncertain { &[] } else { &told.members };
     let now = moment(now);
     let server_uuid = report.server_uuid.clone();
     Rules {
@@ -144,7 +146,7 @@ fn resumed(
             .iter()
             .filter(|member| *member != &id)
             .cloned()
-            .chain(unknown(observed, &id, &told.members))
+            .chain(unknown(observed, &id, certain))
             .collect(),
         primary: Some(PrimaryRef {
             id,

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 
 use crate::GtidSet;
+use crate::plan::promotion::could_follow;
 use crate::plan::text;
 use crate::rules::MemberId;
 use crate::view::{Seen, View, age};
@@ -69,7 +70,6 @@ type Rank = (
 /// Smaller is better; in the order of rule 4.
 fn rank(view: &View<'_>, seen: Seen<'_>, preferred: Option<&MemberId>, everything: &GtidSet, spare: bool) -> Rank {
     let id = seen.id();
-    let stuck = !seen.report.fully_applied() && !seen.report.replication.applier_error.is_empty();
     let followers = view
         .heard()
         .filter(|other| view.held(*other) && view.follows(*other, &id))
@@ -77,7 +77,7 @@ fn rank(view: &View<'_>, seen: Seen<'_>, preferred: Option<&MemberId>, everythin
     (
         preferred != Some(&id),
         seen.leaving() || !view.wanted(seen.instance),
-        stuck,
+        seen.stuck(),
         spare && flaps(view, seen),
         !seen.report.set().contains(everything),
         Reverse(followers),
@@ -89,12 +89,13 @@ fn rank(view: &View<'_>, seen: Seen<'_>, preferred: Option<&MemberId>, everythin
     )
 }
 
-/// Another one and k followers of it are held: what the old primary alone has would keep it from following.
+/// Another one is held and k that could follow it: what the old primary alone has would keep it from following.
 fn can_do_without_primary(view: &View<'_>, held: &[Seen<'_>]) -> bool {
-    let others = held
-        .iter()
-        .filter(|seen| !view.is_primary(**seen) && view.legit(**seen).contains(&seen.report.set()));
-    others.count() > usize::try_from(view.rules.acks_required).unwrap_or(usize::MAX)
+    let enough = usize::try_from(view.rules.acks_required).unwrap_or(usize::MAX);
+    let followers = |winner: Seen<'_>| held.iter().filter(|seen| could_follow(view, **seen, winner)).count();
+    let able = |seen: &Seen<'_>| !seen.stuck() && view.legit(*seen).contains(&seen.report.set());
+    let mut others = held.iter().filter(|seen| !view.is_primary(**seen) && able(seen));
+    others.any(|winner| followers(*winner) >= enough)
 }
 
 /// The recorded primary, lost shortly after it was recorded: one that crashes again and again would be elected each time,

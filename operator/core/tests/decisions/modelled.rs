@@ -144,6 +144,13 @@ fn a_primary_that_flaps_is_elected_again_when_nobody_else_would_have_followers()
     };
     let state = young(electing(3)).with(0, |i| i.set("a:1-101"));
     does(&state.clone().with(2, dead), &["attach shop-1 to shop-0"]);
+    // A third one that cannot follow is as good as gone.
+    let stuck = |i: Instance| {
+        i.set("a:1-90")
+            .received("a:91-100")
+            .report(|report| report.replication.applier_error = "duplicate key".to_owned())
+    };
+    does(&state.clone().with(2, stuck), &["attach shop-1 to shop-0"]);
     does(&state, &["attach shop-2 to shop-1"]);
 }
 

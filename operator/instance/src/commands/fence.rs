@@ -92,8 +92,10 @@ async fn fence_by_sql(context: &Context<'_>) -> Outcome {
     }
     if was_writable {
         // Before accounts are unlocked: a client may hold a lock on everything.
-        let ended = tokio::spawn(end_clients(Arc::clone(context.shared)));
-        drop(timeout(CLIENTS_GONE, ended).await);
+        let mut ended = tokio::spawn(end_clients(Arc::clone(context.shared)));
+        if timeout(CLIENTS_GONE, &mut ended).await.is_err() {
+            context.shared.goes_on(ended);
+        }
     }
     let unlocked = unlock_all(context, &before).await?;
     let after = mysql.read_state().await?;

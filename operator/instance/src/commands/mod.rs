@@ -13,6 +13,7 @@ mod tests;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use mainstay_core::action::Verb;
@@ -177,6 +178,9 @@ impl Commands {
         // From here on the command has begun, whatever becomes of it.
         let Some(outcome) = self.work_unless_fenced(head, verb, deadline, fences).await else {
             // It has not ended: what it began may have an effect until the fence has seen to that.
+            if matches!(verb, Verb::Open { .. } | Verb::Allow { .. }) {
+                self.shared.list_is_uncertain();
+            }
             return Err(refusal("a fence interrupted it"));
         };
         if outcome.is_err() {
@@ -252,12 +256,20 @@ impl Commands {
             self.shared.set_marker(None);
         }
         let (head, verb) = (head.clone(), verb.clone());
+        let adopted = Arc::new(AtomicBool::new(false));
+        let adopts = Arc::clone(&adopted);
         let write = self.shared.write_state(move |state| {
             if (head.epoch, head.seq) > (state.told.epoch, state.told.seq) {
                 state.told = tell(&state.told, &head, &verb, &own);
+                adopts.store(true, Ordering::Relaxed);
             }
         });
-        write.await.map_err(|error| Refusal(chain(&error)))
+        write.await.map_err(|error| Refusal(chain(&error)))?;
+        // A write that was given up before may have become durable in the meantime.
+        adopted
+            .load(Ordering::Relaxed)
+            .then_some(())
+            .ok_or_else(|| refusal("a newer command came first"))
     }
 
     /// `None`: a fence interrupted it.
@@ -301,6 +313,7 @@ impl Commands {
             duties: &self.duties,
             deadline,
         };
+        self.shared.end_remainder().await;
         if !matches!(verb, Verb::Allow { .. } | Verb::Mark) {
             self.duties.stop().await;
         }

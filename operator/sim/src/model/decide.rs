@@ -407,6 +407,7 @@ impl<const N: usize> Planner<N> {
             disk: Disk { used: 10, size: 100 },
             marker: report.marker.map(|set| self.gtids(view, set)),
             config_hash: String::new(),
+            list_uncertain: false,
             pristine: up && report.ended.epoch == 0 && report.executed | report.relay == 0,
             leaving: report.leaving,
         }

@@ -203,6 +203,7 @@ impl Process {
         let rows = data.map_or(0, |d| d.rows.len());
         InstanceReport {
             incarnation: Incarnation(volume.incarnation.clone()),
+            list_uncertain: false,
             pristine: data.is_some() && volume.state.epoch == 0 && executed.is_empty(),
             persisted,
             mysqld: match &self.phase {

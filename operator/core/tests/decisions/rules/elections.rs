@@ -76,6 +76,19 @@ fn rule_2d_a_primary_that_reaches_too_few_members_is_given_up() {
     does(&deaf.clone().with(2, |i| i.silent(10)), &[]);
     // One that is only detached is attached.
     does(&deaf.with(2, Instance::fenced), &["attach shop-2 to shop-0"]);
+    // With k = 2 one that still receives is not enough, and keeps nobody from seeing it.
+    let cut = healthy(5)
+        .with(2, Instance::deaf)
+        .with(3, Instance::deaf)
+        .with(4, Instance::deaf);
+    assert!(
+        cut.does()[0].starts_with("record epoch 6: electing"),
+        "{:?}",
+        cut.does()
+    );
+    // One that is about to connect has said nothing.
+    let connecting = cut.with(2, |i| i.follows(0).connecting());
+    does(&connecting, &[]);
 }
 
 #[test]

@@ -218,6 +218,7 @@ fn instance(ordinal: usize) -> InstanceObserved {
         marker: None,
         config_hash: String::new(),
         pristine: false,
+        list_uncertain: false,
         leaving: false,
     };
     let heard = Heard {

@@ -268,6 +268,7 @@ impl Node {
             marker: process.marker.clone().filter(|_| running),
             config_hash: String::new(),
             pristine: volume.pristine,
+            list_uncertain: false,
             leaving: process.leaving,
         })
     }
