@@ -180,6 +180,10 @@ pub struct Answer {
 }
 
 /// What an instance manager reports (proto `Status`), parsed.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "independent facts, as they come over the wire"
+)]
 #[derive(Clone, Debug, PartialEq)]
 pub struct InstanceReport {
     /// Identity of the data directory.

@@ -139,7 +139,7 @@ fn an_instance_that_is_no_member_and_a_fault() {
 #[ignore = "takes hours"]
 fn larger_bounds() {
     let long = |name| Bounds {
-        limit: Duration::from_mins(60),
+        limit: Duration::from_hours(1),
         ..Bounds::quiet(name)
     };
     for bounds in [

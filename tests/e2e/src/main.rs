@@ -73,7 +73,7 @@ enum SuiteName {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    match execute(Arguments::parse()).await {
+    match Box::pin(execute(Arguments::parse())).await {
         Ok(code) => code,
         Err(error) => {
             say(&format!("mainstay-e2e: {error:#}"));

@@ -197,7 +197,9 @@ fn f34_a_long_clone_is_left_alone() {
     };
     let outside = |state: State| {
         state
-            .rules(|rules| drop(rules.members.remove(&id(2))))
+            .rules(|rules| {
+                rules.members.remove(&id(2));
+            })
             .with(2, |i| i.reborn().mysqld(Mysqld::Cloning).report(cloning))
     };
     let state = outside(healthy(3)).with(0, |i| i.told(&[id(1)], 1));

@@ -323,7 +323,7 @@ async fn a1_a_fence_kills_at_once_when_nobody_can_acknowledge() {
 )]
 async fn a_fence_takes_effect_although_the_disk_does_not_take_the_state_file() {
     let bench = Bench::new(testing::primary(1));
-    let held = bench.shared.hold_state_file();
+    let disk_stalls = bench.shared.hold_state_file();
     refused(&bench.give(1, 1, Verb::Fence).await, "does not take the state file");
     assert_eq!(bench.called("set_super_read_only"), 1);
     assert_eq!(bench.called("kill"), 0);
@@ -335,7 +335,7 @@ async fn a_fence_takes_effect_although_the_disk_does_not_take_the_state_file() {
     refused(&bench.give(1, 3, Verb::Fence).await, "does not take the state file");
     assert_eq!(bench.called("set_super_read_only"), 2);
     refused(&attach.await.unwrap(), "a fence interrupted it");
-    drop(held);
+    drop(disk_stalls);
     // What was given up is written late, and never over what is newer.
     assert!(already(&bench.give(1, 4, Verb::Fence).await));
     let told = bench.shared.state().told;

@@ -383,6 +383,7 @@ async fn rule_5_an_opening_is_refused_while_received_transactions_are_not_applie
 }
 
 /// A transaction that takes longer than the time of silence (rules 2b, 2d), and than the stall time (rule 2c).
+#[expect(clippy::too_many_lines, reason = "one course of events")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs the files of a MySQL image: MAINSTAY_TEST_MYSQL"]
 async fn rule_2b_a_replica_is_heard_from_while_it_receives_one_large_transaction() {

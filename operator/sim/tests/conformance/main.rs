@@ -34,7 +34,7 @@ impl Model {
         let sim = Simulation::new(77);
         let operator = sim.start_operator("operator-1");
         sim.create("shop", Simulation::manifest("shop", 3)).await.unwrap();
-        assert!(sim.wait(Duration::from_secs(60), |s| s.healthy("shop", "shop")).await);
+        assert!(sim.wait(Duration::from_mins(1), |s| s.healthy("shop", "shop")).await);
         tokio::time::sleep(Duration::from_secs(10)).await;
         operator.stop().await;
         sim.world

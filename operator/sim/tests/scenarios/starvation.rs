@@ -42,13 +42,13 @@ async fn f16_clusters_behind_a_black_hole_hold_nobody_up() {
     let node = |w: &mainstay_sim::world::Inner, instance: &str| w.process(NS, instance).map(|p| p.node.clone());
     let open = sim.world.with(|w| w.open(NS, NAME).unwrap().instance.clone());
     let home = sim.world.with(|w| node(w, &open)).unwrap();
-    let hole = ["node-1", "node-2", "node-3"].into_iter().find(|n| *n != home).unwrap();
+    let cut_off = ["node-1", "node-2", "node-3"].into_iter().find(|n| *n != home).unwrap();
     let lost = sim.world.with(|w| {
-        let there = |number: &usize| node(w, &format!("{}-0", small(*number))).as_deref() == Some(hole);
+        let there = |number: &usize| node(w, &format!("{}-0", small(*number))).as_deref() == Some(cut_off);
         (0..CLUSTERS).filter(there).count()
     });
-    assert!(lost >= BLACK_HOLED, "only {lost} clusters are behind {hole}");
-    sim.world.change(|w| w.network.cut(hole, "operator-1"));
+    assert!(lost >= BLACK_HOLED, "only {lost} clusters are behind {cut_off}");
+    sim.world.change(|w| w.network.cut(cut_off, "operator-1"));
     sleep(secs(20)).await;
 
     let writer = sim.world.write_in_a_loop(NS, NAME, Duration::from_millis(25));
@@ -73,7 +73,7 @@ async fn f16_clusters_behind_a_black_hole_hold_nobody_up() {
             .unwrap();
     }
     let before = observed(&sim);
-    sim.world.change(|w| w.network.cut(hole, "operator-2"));
+    sim.world.change(|w| w.network.cut(cut_off, "operator-2"));
     let _second = sim.start_operator("operator-2");
     let looked = |s: &Simulation| observed(s).iter().zip(&before).all(|(now, before)| now > before);
     assert!(

@@ -48,8 +48,8 @@ pub(super) async fn equal(context: Arc<Context>) -> Result<()> {
     let third = context.namespace_for("f28-foreign").await?;
     foreign_service(&context, &third).await?;
     let (first, second) = futures::future::try_join(
-        Cluster::create(env, &one, &manifest),
-        Cluster::create(env, &two, &manifest),
+        Box::pin(Cluster::create(env, &one, &manifest)),
+        Box::pin(Cluster::create(env, &two, &manifest)),
     )
     .await?;
     first
