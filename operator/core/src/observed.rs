@@ -310,6 +310,14 @@ pub struct Replication {
     pub applier_error: String,
 }
 
+impl Replication {
+    /// A heartbeat or event came from its source in that time.
+    #[must_use]
+    pub fn heard_within(&self, limit: Duration) -> bool {
+        self.last_heard.is_some_and(|age| age <= limit)
+    }
+}
+
 /// Semi-synchronous replication of an instance to its replicas.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SemiSync {

@@ -8,9 +8,9 @@ use mainstay_api::cluster::Durability;
 use mainstay_api::status::Role;
 
 use crate::GtidSet;
-use crate::action::Endpoint;
+use crate::action::{Endpoint, VerbKind};
 use crate::layout::PORT_ADMIN;
-use crate::observed::{InstanceObserved, InstanceReport, Mysqld, Observed, Reach};
+use crate::observed::{Answer, Busy, InstanceObserved, InstanceReport, Mysqld, Observed, Reach};
 use crate::rules::{InstanceName, MemberId, Phase, PrimaryRef, Rules};
 use crate::subject::Subject;
 use crate::timing::Timing;
@@ -64,6 +64,22 @@ impl Seen<'_> {
     /// A clone into it did not succeed: it has no data directory that was ever a server's, and does not make one by itself.
     pub(crate) fn half_cloned(&self) -> bool {
         self.report.mysqld == Mysqld::Failed && self.report.server_uuid.is_empty()
+    }
+
+    /// The command that it is carrying out, as far as this process knows.
+    pub(crate) fn busy(&self) -> Option<Busy> {
+        self.instance.heard()?.busy
+    }
+
+    /// What came of the last command that this process gave it.
+    pub(crate) fn answer(&self) -> Option<&Answer> {
+        self.instance.heard()?.answer.as_ref()
+    }
+
+    /// Its last fence came to nothing.
+    pub(crate) fn fence_fails(&self) -> bool {
+        self.answer()
+            .is_some_and(|answer| answer.verb == VerbKind::Fence && answer.failure.is_some())
     }
 
     /// It received what it cannot apply.
@@ -249,9 +265,7 @@ impl<'a> View<'a> {
     /// `receiving(i)` from that instance: connected, and a heartbeat or event was heard lately.
     pub(crate) fn receives(&self, seen: Seen<'_>, source: &MemberId) -> bool {
         let replication = &seen.report.replication;
-        self.follows(seen, source)
-            && replication.receiver_running
-            && replication.last_heard.is_some_and(|age| age <= self.timing.silence)
+        self.follows(seen, source) && replication.receiver_running && replication.heard_within(self.timing.silence)
     }
 
     /// `receiving(i)` from the recorded primary.

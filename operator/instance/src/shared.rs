@@ -172,19 +172,19 @@ impl Shared {
         self.state.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Changes the state file; durable when it returns.
-    pub(crate) async fn write_state(
+    /// Changes the state file; durable when it returns what the change does.
+    pub(crate) async fn write_state<T: Send + 'static>(
         self: &Arc<Self>,
-        change: impl FnOnce(&mut State) + Send + 'static,
-    ) -> Result<(), StateError> {
+        change: impl FnOnce(&mut State) -> T + Send + 'static,
+    ) -> Result<T, StateError> {
         let shared = Arc::clone(self);
         let written = tokio::task::spawn_blocking(move || {
             let mut file = lock(&shared.file);
             let mut state = file.state().clone();
-            change(&mut state);
+            let changed = change(&mut state);
             file.write(state)?;
             *shared.state.write().unwrap_or_else(PoisonError::into_inner) = file.state().clone();
-            Ok(())
+            Ok(changed)
         });
         match written.await {
             Ok(result) => result,

@@ -61,15 +61,20 @@ pub(crate) async fn let_nobody_hold_up<T>(mysql: &dyn Mysql, limit: Duration, wo
     let end_clients = async {
         sleep(limit / 2).await;
         tracing::warn!("what clients do holds a change of mysqld up: their sessions are ended");
-        if let Err(error) = mysql.end_client_sessions(Sessions::Clients, limit).await {
-            tracing::warn!(%error, "clients may still be connected");
-        }
+        end_clients(mysql, limit).await;
         std::future::pending().await
     };
     tokio::select! {
         biased;
         result = work => result,
         result = end_clients => result,
+    }
+}
+
+/// Ends the sessions of clients. Best effort.
+pub(crate) async fn end_clients(mysql: &dyn Mysql, limit: Duration) {
+    if let Err(error) = mysql.end_client_sessions(Sessions::Clients, limit).await {
+        tracing::warn!(%error, "clients may still be connected");
     }
 }
 

@@ -9,9 +9,15 @@ use mainstay_api::status::RequestResult;
 use serde_json::json;
 
 use crate::cluster::Cluster;
+use crate::wait;
+
+/// Asks until `instance` is the primary: it is refused while it is more than a second behind.
+pub async fn eventually(cluster: &Cluster, instance: &str, limit: Duration) -> Result<()> {
+    wait::eventually("promoting", limit, || request(cluster, instance, limit)).await
+}
 
 /// Asks for `instance` to become the primary, and waits until it is.
-pub async fn request(cluster: &Cluster, instance: &str, limit: Duration) -> Result<()> {
+async fn request(cluster: &Cluster, instance: &str, limit: Duration) -> Result<()> {
     let id = format!("e2e-{}", jiff::Timestamp::now().as_microsecond());
     let request = json!({"id": id, "verb": "promote", "instance": instance}).to_string();
     let patch = json!({"metadata": {"annotations": {REQUEST_ANNOTATION: request}}});

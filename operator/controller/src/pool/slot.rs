@@ -190,10 +190,7 @@ impl Slot {
 
 /// Its source was heard lately: when that ends, it is a witness (rule 2b of docs/failover.md).
 fn hears(report: &InstanceReport) -> bool {
-    report
-        .replication
-        .last_heard
-        .is_some_and(|age| age <= Timing::default().silence)
+    report.replication.heard_within(Timing::default().silence)
 }
 
 /// Compares two reports. What changes all the time on a healthy cluster is progress; everything else is state.

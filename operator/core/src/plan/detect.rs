@@ -60,11 +60,10 @@ pub(crate) fn failover_possible(view: &View<'_>) -> bool {
 
 /// Rule 2a, and the last paragraph of rule 5: an Open is under way, or confirmed facts allow it.
 fn opening(view: &View<'_>, primary: &PrimaryRef, seen: Seen<'_>) -> bool {
-    let heard = seen.instance.heard();
-    let busy = heard.and_then(|heard| heard.busy);
-    let under_way = busy.is_some_and(|busy| busy.verb == VerbKind::Open && busy.epoch == view.rules.epoch);
-    let answer = heard.and_then(|heard| heard.answer.as_ref());
-    let failed = answer.is_some_and(|answer| {
+    let under_way = seen
+        .busy()
+        .is_some_and(|busy| busy.verb == VerbKind::Open && busy.epoch == view.rules.epoch);
+    let failed = seen.answer().is_some_and(|answer| {
         answer.verb == VerbKind::Open && answer.epoch == view.rules.epoch && answer.failure.is_some()
     });
     if failed && view.age(primary.since) > view.timing.open {
@@ -134,14 +133,12 @@ fn silent<'a>(view: &View<'_>, instance: &InstanceObserved) -> State<'a> {
 /// It does not receive because of what this process told it: it is fenced, or attached and about to connect. That says nothing
 /// of the primary.
 fn is_ours(view: &View<'_>, seen: Seen<'_>) -> bool {
-    let heard = seen.instance.heard();
-    let busy = heard.is_some_and(|heard| heard.busy.is_some());
-    let answer = heard.and_then(|heard| heard.answer.as_ref());
-    let last = answer
+    let last = seen
+        .answer()
         .filter(|answer| answer.failure.is_none())
         .map(|answer| answer.verb);
     let fenced = view.fenced(seen) && last == Some(VerbKind::Fence);
-    busy || fenced || (last == Some(VerbKind::Attach) && !seen.detached() && !has_tried(seen))
+    seen.busy().is_some() || fenced || (last == Some(VerbKind::Attach) && !seen.detached() && !has_tried(seen))
 }
 
 /// Its receiver was connected once, or failed to connect.
@@ -159,10 +156,9 @@ fn cut_off(view: &View<'_>, primary: &PrimaryRef, seen: Seen<'_>) -> Option<Stri
     let heard: Vec<_> = view.members().filter(Seen::running).collect();
     let receiving = heard.iter().filter(|seen| view.receiving(**seen)).count();
     let missing = view.rules.members.len().saturating_sub(heard.len());
-    let asked: Vec<_> = heard.iter().filter(|seen| !view.kept_out(seen.instance)).collect();
-    let deaf = |seen: &&&Seen<'_>| is_deaf(view, primary, ***seen);
-    let told = asked.iter().all(|seen| view.receiving(**seen) || deaf(&seen));
-    let deaf = told && asked.iter().any(|seen| deaf(&seen));
+    let mut asked = heard.iter().copied().filter(|seen| !view.kept_out(seen.instance));
+    let is_deaf = |seen| is_deaf(view, primary, seen);
+    let deaf = asked.clone().any(is_deaf) && asked.all(|seen| view.receiving(seen) || is_deaf(seen));
     (receiving < acks && missing < acks && deaf).then(|| {
         format!(
             "{} is open, but only {receiving} members receive from it and {acks} have to",

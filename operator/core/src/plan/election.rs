@@ -98,8 +98,9 @@ fn stage(view: &View<'_>) -> Stage {
 /// meanwhile.
 fn fence_is_on_its_way<'a>(view: &View<'a>, preferred: Option<&MemberId>) -> Option<&'a InstanceName> {
     let candidate = view.find(preferred?)?;
-    let busy = candidate.instance.heard().and_then(|heard| heard.busy);
-    let told = busy.is_some_and(|busy| busy.verb == VerbKind::Fence && busy.epoch == view.rules.epoch);
+    let told = candidate
+        .busy()
+        .is_some_and(|busy| busy.verb == VerbKind::Fence && busy.epoch == view.rules.epoch);
     (view.primary().is_some() && candidate.running() && told).then_some(&candidate.instance.name)
 }
 

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use crate::action::VerbKind;
 use crate::observed::Mysqld;
 use crate::plan::draft::Draft;
 use crate::plan::goal::Goal;
@@ -48,9 +47,7 @@ pub(crate) fn judge<'a>(view: &View<'a>, open: Seen<'a>, draft: &mut Draft) -> R
 fn judge_one<'a>(view: &View<'a>, open: Seen<'a>, seen: Seen<'a>, returning: &mut Returning<'a>, draft: &mut Draft) {
     if !view.fenced(seen) {
         // One whose fence fails holds up nobody else.
-        let answer = seen.instance.heard().and_then(|heard| heard.answer.as_ref());
-        let fails = answer.is_some_and(|answer| answer.verb == VerbKind::Fence && answer.failure.is_some());
-        returning.on_the_way |= !fails;
+        returning.on_the_way |= !seen.fence_fails();
         election::fence(view, seen, draft);
         return;
     }

@@ -96,11 +96,8 @@ pub(crate) fn could_follow(view: &View<'_>, seen: Seen<'_>, winner: Seen<'_>) ->
 /// It runs and has not answered yet: it may turn out to be one that may follow. Nobody's data directory is given up for want
 /// of an answer that is on its way.
 fn is_asked(view: &View<'_>, seen: Seen<'_>, winner: Seen<'_>) -> bool {
-    let heard = seen.instance.heard();
-    let busy = heard.is_some_and(|heard| heard.busy.is_some());
-    let answer = heard.and_then(|heard| heard.answer.as_ref());
-    let fails = answer.is_some_and(|answer| answer.verb == VerbKind::Fence && answer.failure.is_some());
-    seen.id() != winner.id() && seen.running() && !view.held(seen) && (busy || !fails)
+    let may_answer = seen.busy().is_some() || !seen.fence_fails();
+    seen.id() != winner.id() && seen.running() && !view.held(seen) && may_answer
 }
 
 /// Those that follow the winner, are connected and contain its set.
@@ -173,11 +170,7 @@ pub(crate) fn reopen(view: &View<'_>, primary: Seen<'_>, draft: &mut Draft) {
     if let Some(primary) = &view.rules.primary {
         draft.look_in(view.timing.open.saturating_sub(view.age(primary.since)));
     }
-    let opening = primary
-        .instance
-        .heard()
-        .and_then(|heard| heard.busy)
-        .is_some_and(|busy| busy.verb == VerbKind::Open);
+    let opening = primary.busy().is_some_and(|busy| busy.verb == VerbKind::Open);
     if opening && view.mine() {
         return;
     }

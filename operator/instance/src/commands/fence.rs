@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use mainstay_core::observed::Mysqld;
 use mainstay_mysql::port::UNREACHABLE_ACKS;
-use mainstay_mysql::{AccountLock, ServerState, Sessions};
+use mainstay_mysql::{AccountLock, ServerState};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::{Context, Done, Outcome, Refusal, refusal};
@@ -154,9 +154,7 @@ async fn unlock_all(context: &Context<'_>, before: &ServerState) -> Result<bool,
 /// Clients of a demoted primary are sent to the new one by being disconnected (decision A9). Best effort: what is
 /// fenced does not depend on it.
 async fn end_clients(shared: Arc<Shared>) {
-    if let Err(error) = shared.mysql.end_client_sessions(Sessions::Clients, CLIENTS).await {
-        tracing::warn!(%error, "clients may still be connected");
-    }
+    shutdown::end_clients(shared.mysql.as_ref(), CLIENTS).await;
     if let Err(error) = shared.mysql.set_event_scheduler(false, CLIENTS).await {
         tracing::warn!(%error, "the event scheduler still runs");
     }

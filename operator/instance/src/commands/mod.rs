@@ -13,7 +13,6 @@ mod tests;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use mainstay_core::action::Verb;
@@ -256,20 +255,19 @@ impl Commands {
             self.shared.set_marker(None);
         }
         let (head, verb) = (head.clone(), verb.clone());
-        let adopted = Arc::new(AtomicBool::new(false));
-        let adopts = Arc::clone(&adopted);
         let write = self.shared.write_state(move |state| {
-            if (head.epoch, head.seq) > (state.told.epoch, state.told.seq) {
+            let newer = (head.epoch, head.seq) > (state.told.epoch, state.told.seq);
+            if newer {
                 state.told = tell(&state.told, &head, &verb, &own);
-                adopts.store(true, Ordering::Relaxed);
             }
+            newer
         });
-        write.await.map_err(|error| Refusal(chain(&error)))?;
-        // A write that was given up before may have become durable in the meantime.
-        adopted
-            .load(Ordering::Relaxed)
-            .then_some(())
-            .ok_or_else(|| refusal("a newer command came first"))
+        if write.await.map_err(|error| Refusal(chain(&error)))? {
+            Ok(())
+        } else {
+            // A write that was given up before has become durable in the meantime.
+            Err(refusal("a newer command came first"))
+        }
     }
 
     /// `None`: a fence interrupted it.

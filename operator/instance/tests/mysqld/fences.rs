@@ -9,7 +9,7 @@ use mainstay_core::action::Verb;
 use mysql_async::prelude::Queryable as _;
 use mysql_async::{Conn, OptsBuilder};
 
-use crate::support::{self, Answer, Cluster, insert, make_table, rows, show_logs, until};
+use crate::support::{self, Answer, Cluster, insert, kept, make_table, rows, show_logs, until};
 
 /// What a switchover grants.
 const DEADLINE: Duration = Duration::from_millis(500);
@@ -154,16 +154,6 @@ async fn rule_6_two_hundred_clients_that_write_hold_no_fence_up() {
         acknowledged.extend(written.expect("a session goes on").unwrap());
     }
     println!("{} commits were acknowledged", acknowledged.len());
-    let mut kept = BTreeSet::new();
-    for node in [1, 2] {
-        let set = cluster.nodes[node].report().await.set();
-        cluster.nodes[node].wait_for(&set).await;
-        kept.extend(rows(&cluster.nodes[node]).await);
-    }
-    assert!(
-        acknowledged.is_subset(&kept),
-        "lost: {:?}",
-        acknowledged.difference(&kept)
-    );
+    kept(&mut cluster, [1, 2], &acknowledged).await;
     cluster.cut().await;
 }

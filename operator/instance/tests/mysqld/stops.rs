@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use mainstay_core::action::Verb;
 use mysql_async::prelude::Queryable as _;
 
-use crate::support::{self, Cluster, make_table, rows, show_logs};
+use crate::support::{self, Cluster, kept, make_table, show_logs};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs the files of a MySQL image: MAINSTAY_TEST_MYSQL"]
@@ -93,17 +93,6 @@ async fn a1_a_primary_at_work_is_stopped_without_losing_an_acknowledged_write() 
     println!("stop of a primary at work: {:?}", began.elapsed());
     let acknowledged = writer.await.unwrap();
     assert!(acknowledged.len() > 5, "{acknowledged:?}");
-    let mut kept = BTreeSet::new();
-    for node in [1, 2] {
-        let report = cluster.nodes[node].report().await;
-        let set = report.set();
-        cluster.nodes[node].wait_for(&set).await;
-        kept.extend(rows(&cluster.nodes[node]).await);
-    }
-    assert!(
-        acknowledged.is_subset(&kept),
-        "lost: {:?}",
-        acknowledged.difference(&kept)
-    );
+    kept(&mut cluster, [1, 2], &acknowledged).await;
     cluster.cut().await;
 }

@@ -17,7 +17,7 @@ use crate::pods;
 use crate::runner::{Context, say};
 use crate::testbed::Testbed;
 use crate::writer::Writer;
-use crate::{operator, promote, wait};
+use crate::{operator, promote};
 
 /// How long writes may be away before a run has failed.
 const AWAY: Duration = Duration::from_mins(2);
@@ -229,11 +229,7 @@ async fn place(cluster: &Cluster, node: &str, there: bool) -> Result<()> {
     for ordinal in 0..cluster.get().await?.spec.replicas {
         let instance = cluster.instance(ordinal);
         if (cluster.node_of(&instance).await? == node) == there {
-            // Refused while the candidate is more than a second behind, which is told and asked again.
-            wait::eventually("moving the primary", AWAY, || {
-                promote::request(cluster, &instance, AWAY)
-            })
-            .await?;
+            promote::eventually(cluster, &instance, AWAY).await?;
             return cluster.serves(WHOLE).await;
         }
     }

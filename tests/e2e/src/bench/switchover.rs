@@ -8,9 +8,9 @@ use serde_json::json;
 use super::Gaps;
 use crate::cluster::Cluster;
 use crate::env::Env;
+use crate::promote;
 use crate::runner::{Context, say};
 use crate::writer::Writer;
-use crate::{promote, wait};
 
 /// How long a switchover may take before the run has failed.
 const LIMIT: Duration = Duration::from_mins(1);
@@ -66,8 +66,7 @@ async fn once(cluster: &Cluster, number: usize, gaps: &mut Gaps) -> Result<()> {
     let table = format!("s{number}");
     let mut writer = Writer::start(cluster.app().await?, &table).await?;
     writer.progress(SOME, LIMIT).await.context("before")?;
-    // Refused while the candidate is more than a second behind, which is told and asked again.
-    wait::eventually("promoting", LIMIT, || promote::request(cluster, to, LIMIT)).await?;
+    promote::eventually(cluster, to, LIMIT).await?;
     writer.progress(SOME, LIMIT).await.context("after")?;
     let history = writer.finish().await?;
     // The old primary lets clients in when it follows.

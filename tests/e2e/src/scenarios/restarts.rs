@@ -119,6 +119,11 @@ async fn step(
 
 /// Deletes a pod and waits until its successor is ready.
 async fn delete(cluster: &Cluster, pod: &str, force: bool) -> Result<()> {
+    replaced(cluster, pod, async || pods::delete(&cluster.pods(), pod, force).await).await
+}
+
+/// Does something that ends a pod, and waits until its successor is ready.
+async fn replaced(cluster: &Cluster, pod: &str, action: impl AsyncFnOnce() -> Result<()>) -> Result<()> {
     let before = cluster
         .pods()
         .get(pod)
@@ -126,7 +131,7 @@ async fn delete(cluster: &Cluster, pod: &str, force: bool) -> Result<()> {
         .context("failed to get the pod")?
         .metadata
         .uid;
-    pods::delete(&cluster.pods(), pod, force).await?;
+    action().await?;
     wait::object(&cluster.pods(), pod, "waiting for its successor", HEAL, |now| {
         now.is_some_and(|p| p.metadata.uid != before && pods::ready(p))
             .then_some(())
@@ -139,20 +144,11 @@ async fn delete(cluster: &Cluster, pod: &str, force: bool) -> Result<()> {
 async fn drain(context: &Context, cluster: &Cluster, instance: &str) -> Result<()> {
     let nodes: Api<Node> = Api::all(context.env.client.clone());
     let node = cluster.node_of(instance).await?;
-    let before = cluster
-        .pods()
-        .get(instance)
-        .await
-        .context("failed to get the pod")?
-        .metadata
-        .uid;
-    nodes.cordon(&node).await.context("failed to cordon the node")?;
-    let moved = evict(cluster, instance).await;
-    nodes.uncordon(&node).await.context("failed to uncordon the node")?;
-    moved?;
-    wait::object(&cluster.pods(), instance, "waiting for its successor", HEAL, |now| {
-        now.is_some_and(|p| p.metadata.uid != before && pods::ready(p))
-            .then_some(())
+    replaced(cluster, instance, async || {
+        nodes.cordon(&node).await.context("failed to cordon the node")?;
+        let moved = evict(cluster, instance).await;
+        nodes.uncordon(&node).await.context("failed to uncordon the node")?;
+        moved
     })
     .await
 }

@@ -472,6 +472,21 @@ pub(crate) async fn rows(node: &Node) -> BTreeSet<u32> {
         .collect()
 }
 
+/// Each row that was acknowledged is on one of these nodes, when they have applied what they received.
+pub(crate) async fn kept(cluster: &mut Cluster, on: [usize; 2], acknowledged: &BTreeSet<u32>) {
+    let mut kept = BTreeSet::new();
+    for node in on {
+        let set = cluster.nodes[node].report().await.set();
+        cluster.nodes[node].wait_for(&set).await;
+        kept.extend(rows(&cluster.nodes[node]).await);
+    }
+    assert!(
+        acknowledged.is_subset(&kept),
+        "lost: {:?}",
+        acknowledged.difference(&kept)
+    );
+}
+
 /// A table in the application's database, when that is there.
 pub(crate) async fn make_table(cluster: &mut Cluster, primary: usize) {
     // A login each time: it has the privileges that it began with.
