@@ -20,6 +20,8 @@ const ANSWER: Duration = Duration::from_secs(5);
 pub const PATIENCE: Duration = Duration::from_secs(20);
 /// Between two looks whether somebody did.
 const POLL: Duration = Duration::from_millis(100);
+/// How long nobody may receive who could take over, before it is not hoped for any more.
+const HOPE: Duration = Duration::from_secs(2);
 
 /// Why the manager could not be asked.
 #[derive(Debug, thiserror::Error)]
@@ -94,20 +96,42 @@ pub async fn status(socket: &Path) -> Result<Value, LocalError> {
     })
 }
 
+/// What a primary that is about to stop can expect.
+#[derive(Debug, PartialEq, Eq)]
+enum Relief {
+    /// There is nothing to hand over.
+    Done,
+    /// Enough replicas receive for somebody to take over.
+    Possible,
+    /// Too few replicas receive: all pods are being stopped, or the others are lost.
+    Unlikely,
+}
+
+fn relief(status: &Value) -> Relief {
+    let number = |path| status.pointer(path).and_then(Value::as_u64).unwrap_or(0);
+    let writable = status.get("writable").and_then(Value::as_bool).unwrap_or(false);
+    let members = status.pointer("/persisted/members").and_then(Value::as_array);
+    if !writable || members.is_none_or(Vec::is_empty) {
+        Relief::Done
+    } else if number("/semiSync/clients") < number("/persisted/acksRequired") {
+        Relief::Unlikely
+    } else {
+        Relief::Possible
+    }
+}
+
 /// Asks to be relieved, and returns when the instance is not writable any more, when nobody could take over, or when
 /// `patience` is at its end. What happens then is the shutdown rule's business.
 pub async fn pre_stop(socket: &Path, patience: Duration) -> Result<(), LocalError> {
     let until = Instant::now() + patience;
     ask(socket, "POST", "/leave").await?;
+    let mut unlikely_since = None;
     while Instant::now() < until {
-        let status = status(socket).await?;
-        let writable = status.get("writable").and_then(Value::as_bool).unwrap_or(false);
-        let members = status
-            .pointer("/persisted/members")
-            .and_then(Value::as_array)
-            .map_or(0, Vec::len);
-        if !writable || members == 0 {
-            return Ok(());
+        match relief(&status(socket).await?) {
+            Relief::Done => return Ok(()),
+            Relief::Possible => unlikely_since = None,
+            Relief::Unlikely if unlikely_since.get_or_insert_with(Instant::now).elapsed() >= HOPE => return Ok(()),
+            Relief::Unlikely => {}
         }
         sleep(POLL).await;
     }
@@ -172,4 +196,30 @@ pub fn to_json(status: &proto::Status) -> Value {
 
 fn member(member: &proto::MemberRef) -> Value {
     json!({"instance": member.instance, "incarnation": member.incarnation})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_primary_with_replicas_that_receive_hopes_to_be_relieved() {
+        let status = |writable: bool, members: &[&str], clients: u32| {
+            json!({
+                "writable": writable,
+                "persisted": {"members": members, "acksRequired": 1},
+                "semiSync": {"clients": clients},
+            })
+        };
+        for (status, expected) in [
+            (status(true, &["shop-1", "shop-2"], 2), Relief::Possible),
+            (status(true, &["shop-1", "shop-2"], 1), Relief::Possible),
+            (status(true, &["shop-1", "shop-2"], 0), Relief::Unlikely),
+            (status(false, &["shop-1", "shop-2"], 0), Relief::Done),
+            (status(true, &[], 0), Relief::Done),
+            (json!({}), Relief::Done),
+        ] {
+            assert_eq!(relief(&status), expected, "{status}");
+        }
+    }
 }

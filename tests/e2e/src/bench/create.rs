@@ -25,14 +25,13 @@ pub(super) async fn run(env: &Env, runs: usize) -> Result<()> {
     for number in 1..=runs {
         let namespace = env.namespace(&format!("bench-{number}")).await?;
         let result = once(env, &namespace).await;
-        env.delete_namespace(&namespace).await?;
+        env.end_namespace(&namespace, CREATE).await?;
         let stages = result.with_context(|| format!("run {number}"))?;
         let line: Vec<String> = STAGES.iter().map(|s| format!("{s} {:.1}", at(&stages, s))).collect();
         say(&format!("run {number:>2}: {}", line.join("  ")));
         for stage in STAGES {
             all.entry(stage).or_default().push(at(&stages, stage));
         }
-        env.namespace_gone(&namespace, CREATE).await?;
     }
     for stage in STAGES {
         let values = all.get(stage).map(Vec::as_slice).unwrap_or_default();

@@ -51,8 +51,7 @@ async fn measure(env: &Env, namespace: &str) -> Result<(Usage, Usage)> {
             .with_context(|| name.clone())?;
     }
     let ten = usage(env).await?;
-    env.delete_namespace(namespace).await?;
-    env.namespace_gone(namespace, CREATE).await?;
+    env.end_namespace(namespace, CREATE).await?;
     Ok((one, ten))
 }
 

@@ -68,7 +68,10 @@ impl Node {
             why: String::new(),
         };
         let began = Instant::now();
-        let reply = self.client().await.command(&command, seq).await.unwrap();
+        let answer = async { self.client().await.command(&command, seq).await.unwrap() };
+        let reply = tokio::time::timeout(deadline + PATIENCE, answer)
+            .await
+            .unwrap_or_else(|_| panic!("no answer to {command:?}"));
         Answer {
             reply,
             took: began.elapsed(),
@@ -78,9 +81,12 @@ impl Node {
     /// The first report of a new stream.
     pub(crate) async fn report(&mut self) -> InstanceReport {
         use futures::StreamExt as _;
-        let mut stream = self.client().await.watch().await.unwrap();
-        let first = tokio::time::timeout(PATIENCE, stream.next()).await;
-        first.expect("a stream begins with a report").unwrap().unwrap().report
+        let first = async {
+            let mut stream = self.client().await.watch().await.unwrap();
+            stream.next().await.unwrap().unwrap().report
+        };
+        let first = tokio::time::timeout(PATIENCE, first).await;
+        first.expect("a stream begins with a report")
     }
 
     pub(crate) async fn id(&mut self) -> MemberId {
@@ -145,7 +151,8 @@ impl Node {
             .ssl_opts(encrypted)
             .user(Some(user))
             .pass(Some(password));
-        Conn::new(opts).await
+        let login = tokio::time::timeout(PATIENCE, Conn::new(opts)).await;
+        login.expect("a login is answered")
     }
 
     /// What the manager says of itself to whoever asks, without being heard as an operator.
@@ -171,12 +178,10 @@ impl Node {
     }
 
     pub(crate) async fn text(&self, query: &str) -> Option<String> {
-        self.inside()
-            .await
-            .query_first::<Option<String>, _>(query)
-            .await
-            .unwrap()
-            .flatten()
+        let mut inside = self.inside().await;
+        let answer = tokio::time::timeout(PATIENCE, inside.query_first::<Option<String>, _>(query)).await;
+        let answer = answer.unwrap_or_else(|_| panic!("{query} does not end"));
+        answer.unwrap().flatten()
     }
 
     /// mysqld's process.
