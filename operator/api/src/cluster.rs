@@ -327,6 +327,22 @@ pub struct Failover {
     /// What comes first when too few replicas can acknowledge: `strict` (default) or `preferred`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub durability: Option<Durability>,
+    /// What becomes of the data directory that a rebuild replaces by a clone: `delete` (default) or `keep`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub former_data: Option<FormerData>,
+}
+
+/// What becomes of the data directory that a rebuild replaces by a clone. `delete` (default): it is deleted. `keep`: it
+/// stays on the instance's volume as `data.former`, for whoever wants to look at the transactions in it, until the next
+/// rebuild or until somebody deletes it. Where more than half of the volume is in use it is deleted all the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum FormerData {
+    /// It is deleted.
+    #[default]
+    Delete,
+    /// It stays on the volume until the next rebuild.
+    Keep,
 }
 
 /// What comes first when too few replicas can acknowledge. `strict` (default): commits wait until enough of them are back.

@@ -167,6 +167,8 @@ pub enum Verb {
     Clone {
         /// The donor.
         donor: Endpoint,
+        /// The former data directory stays on the volume, if there is room.
+        keep_former: bool,
     },
     /// Restart mysqld read-only.
     Restart,

@@ -25,7 +25,8 @@ pub struct Timing {
     pub flap: Duration,
     /// How long the first election of a cluster waits for all instances, when fewer would do.
     pub first_election: Duration,
-    /// How far behind a replica may be to count as synced (rolling restart, switchover).
+    /// How far behind a replica may be to count as synced (rolling restart, switchover). What a candidate lacks is a part of
+    /// the time without writes.
     pub lag: Duration,
     /// A command that did not help is repeated after this.
     pub retry: Duration,
@@ -70,7 +71,7 @@ impl Default for Timing {
             forced: Duration::from_mins(2),
             flap: Duration::from_mins(1),
             first_election: Duration::from_secs(5),
-            lag: Duration::from_secs(1),
+            lag: Duration::from_millis(500),
             retry: Duration::from_secs(1),
             clone_retry: Duration::from_secs(10),
             rebuild: Duration::from_mins(1),

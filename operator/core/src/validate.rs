@@ -13,7 +13,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use mainstay_api::MySQLCluster;
-use mainstay_api::cluster::{DeletionPolicy, Durability, ImagePullPolicy, InitDb, Resources, ServiceType};
+use mainstay_api::cluster::{DeletionPolicy, Durability, FormerData, ImagePullPolicy, InitDb, Resources, ServiceType};
 
 use crate::action::Application;
 use crate::names::{self, Names};
@@ -83,6 +83,8 @@ pub struct ValidatedCluster {
     pub fallback_to_primary: bool,
     /// What comes first when too few replicas can acknowledge.
     pub durability: Durability,
+    /// What becomes of a data directory that is replaced.
+    pub former_data: FormerData,
     /// Merged over the pod template.
     pub overlay: Option<PodTemplateSpec>,
     /// What happens to the claims when the cluster is deleted.
@@ -132,6 +134,7 @@ impl ValidatedCluster {
             services.primary.unwrap_or_default(),
             services.replicas.unwrap_or_default(),
         );
+        let failover = spec.failover.unwrap_or_default();
         let tls = spec.tls.unwrap_or_default();
         let hours = tls.certificate_hours.and_then(|hours| u64::try_from(hours).ok());
         Self {
@@ -157,10 +160,8 @@ impl ValidatedCluster {
             primary_service: settings(primary.type_, primary.annotations),
             replicas_service: settings(replicas.type_, replicas.annotations),
             fallback_to_primary: replicas.fallback_to_primary.unwrap_or(true),
-            durability: spec
-                .failover
-                .and_then(|failover| failover.durability)
-                .unwrap_or_default(),
+            durability: failover.durability.unwrap_or_default(),
+            former_data: failover.former_data.unwrap_or_default(),
             overlay: checked.overlay,
             deletion_policy: spec.deletion_policy.unwrap_or_default(),
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use mainstay_api::cluster::Durability;
+use mainstay_api::cluster::{Durability, FormerData};
 use mainstay_api::status::Role;
 
 use crate::GtidSet;
@@ -144,6 +144,11 @@ impl<'a> View<'a> {
         self.subject
             .spec
             .is_ok_and(|spec| spec.durability == Durability::Preferred)
+    }
+
+    /// A data directory that is replaced stays on its volume (spec.failover.formerData).
+    pub(crate) fn keeps_former_data(&self) -> bool {
+        self.subject.spec.is_ok_and(|spec| spec.former_data == FormerData::Keep)
     }
 
     /// The recorded k, as a number of instances.

@@ -110,6 +110,12 @@ impl Paths {
         self.volume.join("data.old")
     }
 
+    /// Where a data directory stays that a rebuild has replaced, if it is wanted.
+    #[must_use]
+    pub fn data_former(&self) -> PathBuf {
+        self.volume.join("data.former")
+    }
+
     /// The state file.
     #[must_use]
     pub fn state(&self) -> PathBuf {

@@ -321,9 +321,10 @@ impl Request {
                 acks_required: *acks_required,
             }),
             Verb::Mark => Self::Mark(proto::MarkRequest { command: header }),
-            Verb::Clone { donor } => Self::Clone(proto::CloneRequest {
+            Verb::Clone { donor, keep_former } => Self::Clone(proto::CloneRequest {
                 command: header,
                 donor: Some(donor.into()),
+                keep_former: *keep_former,
             }),
             Verb::Restart => Self::Restart(proto::RestartRequest { command: header }),
         }

@@ -166,6 +166,7 @@ impl Instance for Service {
         let request = request.into_inner();
         let verb = Verb::Clone {
             donor: endpoint(request.donor)?,
+            keep_former: request.keep_former,
         };
         self.execute(head(request.command)?, verb).await
     }

@@ -28,7 +28,16 @@ pub(crate) trait Server: Send + Sync {
     async fn stop(&self, proof: ReadOnly);
 
     /// Begins to replace the data directory by a clone. The former one counts no more when this returns.
-    async fn clone_from(&self, donor: CloneDonor) -> Result<(), String>;
+    async fn clone_from(&self, order: CloneOrder) -> Result<(), String>;
+}
+
+/// How a data directory is to be replaced.
+#[derive(Clone, Debug)]
+pub(crate) struct CloneOrder {
+    /// Whose data it gets.
+    pub(crate) donor: CloneDonor,
+    /// The former one stays on the volume, if there is room.
+    pub(crate) keep_former: bool,
 }
 
 /// What is asked of the supervisor.
@@ -40,7 +49,7 @@ pub(crate) enum Order {
     /// End for good: cleanly with a proof, by SIGKILL without.
     Shutdown(Option<ReadOnly>),
     /// Replace the data directory.
-    Clone(CloneDonor),
+    Clone(CloneOrder),
 }
 
 /// An order, and how to say that it is carried out.
@@ -108,7 +117,7 @@ impl Server for Handle {
         }
     }
 
-    async fn clone_from(&self, donor: CloneDonor) -> Result<(), String> {
-        self.order(Order::Clone(donor)).await
+    async fn clone_from(&self, order: CloneOrder) -> Result<(), String> {
+        self.order(Order::Clone(order)).await
     }
 }

@@ -72,6 +72,8 @@ pub(crate) enum Stage {
     Initialising,
     /// It is there.
     Ready,
+    /// It is to be put aside before it is replaced by a clone: it is whole, and not to be served.
+    Retiring,
     /// It is being replaced by a clone: what lies there is not to be served.
     Cloning,
     /// It is a whole clone on which no server has answered yet.

@@ -175,7 +175,7 @@ impl Supervisor {
                 self.waiting.push(done);
                 Some(Next::Shutdown)
             }
-            Order::Clone(donor) => self.accept_clone(donor, done).await,
+            Order::Clone(order) => self.accept_clone(order, done).await,
         }
     }
 
@@ -294,7 +294,7 @@ impl Supervisor {
                 self.waiting.push(done);
                 (Some(Next::Shutdown), None)
             }
-            Order::Clone(donor) => match self.accept_clone(donor, done).await {
+            Order::Clone(order) => match self.accept_clone(order, done).await {
                 Some(next) => {
                     server.child.signal(Signal::KILL);
                     (Some(next), None)

@@ -18,7 +18,7 @@ use mainstay_mysql::{
 use secrecy::SecretString;
 
 use crate::config::{Config, Paths, Peers, Ports, Programs, Timing};
-use crate::server::Server;
+use crate::server::{CloneOrder, Server};
 use crate::shared::Process;
 use crate::shutdown::ReadOnly;
 
@@ -517,8 +517,9 @@ impl Server for FakeServer {
         self.restart();
     }
 
-    async fn clone_from(&self, donor: CloneDonor) -> Result<(), String> {
-        self.mysql.call(format!("clone from {}", donor.host));
+    async fn clone_from(&self, order: CloneOrder) -> Result<(), String> {
+        let former = if order.keep_former { ", keep the former" } else { "" };
+        self.mysql.call(format!("clone from {}{former}", order.donor.host));
         Ok(())
     }
 }

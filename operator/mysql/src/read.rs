@@ -122,6 +122,7 @@ fn read_channel(row: &Row, applier_errors: &[Row], received: &[Row]) -> Result<C
         last_noted: age(row, 6)?,
         bytes_received: text(row, 9)?.parse().ok(),
         applying_for: age(row, 7)?,
+        receiving_for: age(row, 10)?,
         auto_position: text(row, 8)? == "1",
         receiver_error: sql::server_message(column(row, 4)?, text(row, 5)?),
         applier_error,

@@ -75,18 +75,20 @@ impl ServerState {
         self.semi_sync.on && self.semi_sync.waiters > 0 && self.semi_sync.clients < self.semi_sync.wait_for
     }
 
-    /// Delay between commit on the source and apply here; `None` when it is not known.
+    /// Delay between commit on the source and apply here; `None` when it is not known. By the clocks of two machines.
     #[must_use]
     pub fn lag(&self) -> Option<Duration> {
         let channel = self.channel.as_ref()?;
         if channel.receiver != Receiver::On || !channel.applier_running {
             return None;
         }
-        if self.executed.contains(&channel.received) {
-            Some(Duration::ZERO)
+        let applying = if self.executed.contains(&channel.received) {
+            Duration::ZERO
         } else {
-            channel.applying_for
-        }
+            channel.applying_for?
+        };
+        // All that was received may be applied while much was not received yet.
+        Some(applying.max(channel.receiving_for.unwrap_or_default()))
     }
 }
 
@@ -115,6 +117,9 @@ pub struct Channel {
     pub bytes_received: Option<u64>,
     /// Age of the commit on the source of the oldest transaction that is being applied.
     pub applying_for: Option<Duration>,
+    /// Time from the source's commit of the last transaction that was received until it was; nothing as soon as the source
+    /// has had nothing to send since, and said so by a heartbeat.
+    pub receiving_for: Option<Duration>,
     /// Last error of the receiver.
     pub receiver_error: Option<ServerMessage>,
     /// Last error of the applier.

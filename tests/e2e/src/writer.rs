@@ -26,6 +26,11 @@ pub struct Writer {
 impl Writer {
     /// Creates the table and begins; returns when the first row was acknowledged.
     pub async fn start(login: Login, table: &str) -> Result<Self> {
+        Self::start_every(PERIOD, login, table).await
+    }
+
+    /// The same with another time between two commits.
+    pub async fn start_every(period: Duration, login: Login, table: &str) -> Result<Self> {
         let mut client = login.connect().await?;
         client
             .execute(&format!(
@@ -34,7 +39,7 @@ impl Writer {
             .await?;
         let (stop, stopped) = watch::channel(false);
         let (count, mut acknowledged) = watch::channel(0);
-        let task = tokio::spawn(write(login, client, table.to_owned(), stopped, count));
+        let task = tokio::spawn(write(period, login, client, table.to_owned(), stopped, count));
         tokio::time::timeout(Duration::from_secs(10), acknowledged.wait_for(|n| *n > 0))
             .await
             .context("the writer's first row was not acknowledged within 10 s")?
@@ -65,6 +70,7 @@ impl Writer {
 }
 
 async fn write(
+    period: Duration,
     login: Login,
     client: Client,
     table: String,
@@ -74,7 +80,7 @@ async fn write(
     let mut history = History::default();
     let mut client = Some(client);
     let mut last = Instant::now();
-    let mut ticks = interval(PERIOD);
+    let mut ticks = interval(period);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     for id in 1.. {
         tokio::select! {

@@ -63,6 +63,7 @@ fn rebuild(view: &View<'_>, seen: Seen<'_>, donors: &[Seen<'_>], why: &str, draf
         seen,
         Verb::Clone {
             donor: view.endpoint(donor),
+            keep_former: view.keeps_former_data(),
         },
         why,
     ) {

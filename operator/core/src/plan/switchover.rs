@@ -41,7 +41,7 @@ fn candidate(view: &View<'_>) -> Option<MemberId> {
     let best = view
         .members()
         .filter(|seen| fit(view, seen.instance).is_ok())
-        .min_by_key(|seen| (seen.backlog(), seen.instance.ordinal));
+        .min_by_key(|seen| (seen.backlog(), seen.report.replication.lag, seen.instance.ordinal));
     best.map(|seen| seen.id())
 }
 
@@ -86,9 +86,9 @@ pub(crate) fn fit(view: &View<'_>, instance: &InstanceObserved) -> Result<Member
     match replication.lag {
         Some(lag) if lag <= view.timing.lag => Ok(seen.id()),
         Some(lag) => refuse(&format!(
-            "is {:.1} s behind; it can take over when that is at most {} s",
+            "is {:.1} s behind; it can take over when that is at most {:.1} s",
             lag.as_secs_f64(),
-            view.timing.lag.as_secs()
+            view.timing.lag.as_secs_f64()
         )),
         None => refuse("does not know how far it is behind"),
     }

@@ -5,8 +5,9 @@ use mainstay_core::observed::Mysqld;
 use mainstay_mysql::CloneDonor;
 
 use super::{Context, Done, Outcome, Refusal, refusal};
+use crate::server::CloneOrder;
 
-pub(super) async fn clone(context: &Context<'_>, donor: &Endpoint) -> Outcome {
+pub(super) async fn clone(context: &Context<'_>, donor: &Endpoint, keep_former: bool) -> Outcome {
     if donor.id.instance == context.shared.config.instance {
         return Err(refusal("it cannot be cloned from itself"));
     }
@@ -32,6 +33,10 @@ pub(super) async fn clone(context: &Context<'_>, donor: &Endpoint) -> Outcome {
         port: donor.port,
         password,
     };
-    context.server.clone_from(donor).await.map_err(Refusal)?;
+    context
+        .server
+        .clone_from(CloneOrder { donor, keep_former })
+        .await
+        .map_err(Refusal)?;
     Ok(Done::Applied)
 }

@@ -318,7 +318,7 @@ impl Commands {
         match verb {
             Verb::Fence => fence::fence(&context).await,
             Verb::Restart => restart::restart(&context).await,
-            Verb::Clone { donor } => clone::clone(&context, donor).await,
+            Verb::Clone { donor, keep_former } => clone::clone(&context, donor, *keep_former).await,
             Verb::Attach { source } => {
                 context.ready().await?;
                 attach::attach(&context, source).await

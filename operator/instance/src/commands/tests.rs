@@ -664,6 +664,7 @@ async fn a_clone_is_refused_over_an_open_primary_and_from_itself() {
             host: format!("host-{ordinal}"),
             port: 33062,
         },
+        keep_former: true,
     };
     let bench = Bench::new(testing::primary(1));
     refused(&bench.give(1, 1, donor(0)).await, "writable");
@@ -672,5 +673,5 @@ async fn a_clone_is_refused_over_an_open_primary_and_from_itself() {
     refused(&bench.give(1, 1, donor(0)).await, "being cloned from it");
     let bench = Bench::new(closed());
     assert!(applied(&bench.give(1, 1, donor(0)).await));
-    assert_eq!(bench.mysql.calls(), ["clone from host-0"]);
+    assert_eq!(bench.mysql.calls(), ["clone from host-0, keep the former"]);
 }

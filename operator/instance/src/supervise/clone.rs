@@ -16,6 +16,7 @@ use super::directory::blocking;
 use super::{Next, RESTART_ME, SuperviseError, Supervisor};
 use crate::disk;
 use crate::mysqld::{Server, chain};
+use crate::server::CloneOrder;
 use crate::state::Stage;
 
 /// How long the empty recipient may take to answer.
@@ -27,12 +28,19 @@ impl Supervisor {
     /// Gives the former data directory up: from here on its incarnation is nobody's. Answers the order.
     pub(super) async fn accept_clone(
         &mut self,
-        donor: CloneDonor,
+        order: CloneOrder,
         done: oneshot::Sender<Result<(), String>>,
     ) -> Option<Next> {
-        let write = self.shared.write_state(|state| {
+        let CloneOrder { donor, keep_former } = order;
+        let write = self.shared.write_state(move |state| {
             state.begin_life();
-            state.stage = Stage::Cloning;
+            // What an interrupted clone left is not worth keeping.
+            let whole = matches!(state.stage, Stage::Ready | Stage::Retiring);
+            state.stage = if whole && keep_former {
+                Stage::Retiring
+            } else {
+                Stage::Cloning
+            };
         });
         match write.await {
             Ok(()) => {
@@ -83,7 +91,11 @@ impl Supervisor {
     }
 
     async fn clone_once(&mut self, donor: &CloneDonor) -> Result<Option<Next>, SuperviseError> {
-        self.remove_data().await?;
+        if self.shared.state().stage == Stage::Retiring {
+            self.put_former_data_aside().await?;
+        } else {
+            self.remove_data().await?;
+        }
         if let Some(next) = self.make_directory().await? {
             return Ok(Some(next));
         }

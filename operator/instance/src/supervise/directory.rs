@@ -39,6 +39,10 @@ impl Supervisor {
             (Stage::Ready | Stage::Cloned, false) => {
                 tracing::error!("the data directory is gone: an empty one is made");
             }
+            (Stage::Retiring, _) => {
+                tracing::warn!("a clone was interrupted before it began");
+                self.put_former_data_aside().await?;
+            }
             (Stage::Cloning, _) => {
                 tracing::warn!("a clone was interrupted: what it left is deleted");
                 self.remove_data().await?;
@@ -126,6 +130,37 @@ impl Supervisor {
         .await
     }
 
+    /// Gives the data directory that is to be replaced another name, if at most half of the volume is in use; otherwise the
+    /// clone needs the room. What an earlier rebuild put aside is deleted.
+    pub(super) async fn put_former_data_aside(&self) -> Result<(), SuperviseError> {
+        let paths = self.shared.config.paths.clone();
+        let kept = blocking("put the former data directory aside", move || {
+            // Cut short behind the renaming: then it is there already, and is not the one of an earlier rebuild.
+            let (data, former) = (paths.data(), paths.data_former());
+            if !data.try_exists()? {
+                return former.try_exists();
+            }
+            disk::remove_tree(&former)?;
+            let space = disk::space(&paths.volume)?;
+            if space.used() > space.free {
+                return Ok(false);
+            }
+            std::fs::rename(data, former)?;
+            disk::sync_names(&paths.volume)?;
+            Ok(true)
+        })
+        .await?;
+        let former = self.shared.config.paths.data_former();
+        if kept {
+            tracing::info!(path = %former.display(), "the former data directory is kept until the next rebuild");
+        } else {
+            tracing::warn!("the former data directory is deleted: more than half of the volume is in use");
+        }
+        let write = self.shared.write_state(|state| state.stage = Stage::Cloning);
+        write.await.map_err(SuperviseError::State)?;
+        self.remove_data().await
+    }
+
     /// Deletes the data directory. It loses its name first, so that no part of it is ever taken for the whole.
     pub(super) async fn remove_data(&self) -> Result<(), SuperviseError> {
         let paths = self.shared.config.paths.clone();
@@ -155,7 +190,7 @@ impl Supervisor {
                 self.waiting.push(done);
                 Some(Next::Shutdown)
             }
-            Order::Clone(donor) => self.accept_clone(donor, done).await,
+            Order::Clone(order) => self.accept_clone(order, done).await,
         }
     }
 }

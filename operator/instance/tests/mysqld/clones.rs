@@ -7,7 +7,7 @@ use mainstay_core::action::Verb;
 use mainstay_core::observed::Mysqld;
 use mysql_async::prelude::Queryable as _;
 
-use crate::support::{Cluster, insert, make_table, rows, show_logs};
+use crate::support::{Cluster, clone_and_keep, clone_of, insert, make_table, rows, show_logs};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs the files of a MySQL image: MAINSTAY_TEST_MYSQL"]
@@ -26,7 +26,7 @@ async fn a_clone_is_a_new_incarnation_with_the_donors_data() {
     let before = cluster.nodes[2].report().await;
     let donor = cluster.nodes[1].endpoint().await;
     let began = Instant::now();
-    let answer = cluster.give(2, Verb::Clone { donor: donor.clone() }).await;
+    let answer = cluster.give(2, clone_and_keep(donor.clone())).await;
     let report = answer.must_be_done();
     assert_eq!(report.mysqld, Mysqld::Cloning);
     assert_ne!(
@@ -55,11 +55,21 @@ async fn a_clone_is_a_new_incarnation_with_the_donors_data() {
             .await,
         None
     );
+    let former = cluster.nodes[2].config.paths.data_former();
+    assert!(former.join("errant").is_dir(), "what was given up can be looked at");
     let source = cluster.nodes[0].endpoint().await;
     cluster.give(2, Verb::Attach { source }).await.must_be_done();
     cluster.nodes[2]
         .wait("it follows", |report| report.replication.receiver_running)
         .await;
+    // Until the next rebuild.
+    cluster.epoch += 1;
+    cluster.give(2, Verb::Fence).await.must_be_done();
+    cluster.give(2, clone_and_keep(donor)).await.must_be_done();
+    cluster.nodes[2]
+        .wait("it answers again", |report| report.mysqld == Mysqld::Running)
+        .await;
+    assert!(former.join("my_app").is_dir() && !former.join("errant").exists());
     cluster.cut().await;
 }
 
@@ -72,10 +82,7 @@ async fn a_clone_that_is_cut_short_is_never_served() {
     let donor = cluster.nodes[1].endpoint().await;
     for pause in [0, 1500, 3500] {
         cluster.epoch += 1;
-        cluster
-            .give(2, Verb::Clone { donor: donor.clone() })
-            .await
-            .must_be_done();
+        cluster.give(2, clone_of(donor.clone())).await.must_be_done();
         tokio::time::sleep(Duration::from_millis(pause)).await;
         cluster.nodes[2].cut().await;
         cluster.nodes[2].start().await;
@@ -94,13 +101,13 @@ async fn a_clone_that_is_cut_short_is_never_served() {
     cluster.epoch += 1;
     let mut nowhere = donor.clone();
     nowhere.port = 1;
-    cluster.give(2, Verb::Clone { donor: nowhere }).await.must_be_done();
+    cluster.give(2, clone_of(nowhere)).await.must_be_done();
     let report = cluster.nodes[2]
         .wait("it failed", |report| report.mysqld == Mysqld::Failed)
         .await;
     assert!(report.message.contains("clone"), "{}", report.message);
     cluster.epoch += 1;
-    cluster.give(2, Verb::Clone { donor }).await.must_be_done();
+    cluster.give(2, clone_of(donor)).await.must_be_done();
     cluster.nodes[2]
         .wait("it answers", |report| report.mysqld == Mysqld::Running)
         .await;
@@ -119,7 +126,7 @@ async fn f34_a_donor_that_dies_in_the_middle_is_replaced_and_no_probe_kills_anyb
     cluster.replication(2, 1).throttle(2_000_000);
     let donor = cluster.endpoint(2, 1).await;
     cluster.epoch += 1;
-    cluster.give(2, Verb::Clone { donor }).await.must_be_done();
+    cluster.give(2, clone_of(donor)).await.must_be_done();
     let report = cluster.nodes[2]
         .wait("it is in the middle", |report| {
             let copied = report
@@ -158,7 +165,7 @@ async fn f34_a_donor_that_dies_in_the_middle_is_replaced_and_no_probe_kills_anyb
     }
     // The next command begins clean, whatever the first one does.
     let donor = cluster.endpoint(2, 0).await;
-    cluster.give(2, Verb::Clone { donor }).await.must_be_done();
+    cluster.give(2, clone_of(donor)).await.must_be_done();
     cluster.nodes[2]
         .wait("it answers", |report| report.mysqld == Mysqld::Running)
         .await;

@@ -9,7 +9,7 @@ use mainstay_core::observed::Mysqld;
 use mainstay_instance::client::connect;
 use mysql_async::prelude::Queryable as _;
 
-use crate::support::{self, Cluster, LIMIT, id, insert, make_table, open, rows, show_logs, until};
+use crate::support::{self, Cluster, LIMIT, clone_of, id, insert, make_table, open, rows, show_logs, until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs the files of a MySQL image: MAINSTAY_TEST_MYSQL"]
@@ -177,7 +177,7 @@ async fn rule_0_old_commands_and_strangers_are_refused() {
         Verb::Restart,
         Verb::Mark,
         Verb::Attach { source: other.clone() },
-        Verb::Clone { donor: other },
+        clone_of(other),
         Verb::Allow {
             members: no_members(),
             acks_required: 0,

@@ -6,7 +6,7 @@ use mainstay_core::action::Verb;
 use mysql_async::prelude::Queryable as _;
 use tokio::time::timeout;
 
-use crate::support::{self, APP, Cluster, Node, ROOT, apiserver, insert, make_table, rows, show_logs, until};
+use crate::support::{self, APP, Cluster, Node, ROOT, apiserver, clone_of, insert, make_table, rows, show_logs, until};
 
 /// A third of the real one, so that three of them pass in a test.
 const FENCING: Duration = Duration::from_secs(3);
@@ -110,7 +110,7 @@ async fn f21_an_isolated_primary_fences_itself_and_nobody_reads_there_any_more()
     assert!(!errant.is_empty());
     assert_eq!(errant, errant.of_source(&report.server_uuid));
     let donor = cluster.endpoint(0, 2).await;
-    cluster.give(0, Verb::Clone { donor }).await.must_be_done();
+    cluster.give(0, clone_of(donor)).await.must_be_done();
     cluster.nodes[0].wait_for(&new).await;
     assert_eq!(rows(&cluster.nodes[0]).await, [1, 3].into());
     assert!(

@@ -382,6 +382,43 @@ async fn rule_5_an_opening_is_refused_while_received_transactions_are_not_applie
     cluster.cut().await;
 }
 
+/// All that it has received is applied, and much is not received: that is no replica which has caught up (rule 8).
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs the files of a MySQL image: MAINSTAY_TEST_MYSQL"]
+async fn rule_8_a_replica_whose_receiver_is_behind_says_so() {
+    const BEHIND: Duration = Duration::from_millis(500);
+    show_logs();
+    let mut cluster = Cluster::wired(3, Duration::from_mins(1), |_config| {}).await;
+    make_table(&mut cluster, 0).await;
+    insert(&cluster.nodes[0], 0).await.unwrap();
+    cluster.nodes[1]
+        .wait("it keeps up", |report| {
+            report.replication.lag.is_some_and(|lag| lag < BEHIND)
+        })
+        .await;
+    // Node 2 acknowledges in time.
+    cluster.replication(1, 0).throttle(4_000);
+    for number in 1..40 {
+        insert(&cluster.nodes[0], number).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let all = cluster.mark(0).await;
+    let report = cluster.nodes[1]
+        .wait("it is behind", |report| {
+            let behind = report.replication.lag.is_some_and(|lag| lag > BEHIND);
+            behind && report.fully_applied() && !report.set().contains(&all)
+        })
+        .await;
+    println!("behind by {:?}", report.replication.lag);
+    cluster.replication(1, 0).throttle(0);
+    cluster.nodes[1]
+        .wait("the source has nothing more to send", |report| {
+            report.set().contains(&all) && report.replication.lag == Some(Duration::ZERO)
+        })
+        .await;
+    cluster.cut().await;
+}
+
 /// A transaction that takes longer than the time of silence (rules 2b, 2d), and than the stall time (rule 2c).
 #[expect(clippy::too_many_lines, reason = "one course of events")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -211,7 +211,7 @@ impl<const N: usize> Planner<N> {
                 acks: small((*acks_required).into()),
             },
             CoreVerb::Mark => Order::Mark,
-            CoreVerb::Clone { donor } => Order::Clone(id(&donor.id)),
+            CoreVerb::Clone { donor, .. } => Order::Clone(id(&donor.id)),
             CoreVerb::Restart => Order::Restart,
         }
     }

@@ -217,7 +217,7 @@ impl Task<'_> {
             }
             Verb::Allow { members, acks_required } => self.allow(members, *acks_required),
             Verb::Mark => self.mark().await,
-            Verb::Clone { donor } => self.clone_from(donor),
+            Verb::Clone { donor, .. } => self.clone_from(donor),
             Verb::Restart => self.restart().await,
         }
     }

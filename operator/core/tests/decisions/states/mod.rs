@@ -461,7 +461,7 @@ fn command_text(command: &InstanceCommand) -> String {
     let to = &command.to.instance;
     match &command.verb {
         Verb::Attach { source } => format!("attach {to} to {}", source.id.instance),
-        Verb::Clone { donor } => format!("clone {to} from {}", donor.id.instance),
+        Verb::Clone { donor, .. } => format!("clone {to} from {}", donor.id.instance),
         Verb::Open {
             members, acks_required, ..
         } => format!("open {to} [{}] k {acks_required}", names(members)),

@@ -368,7 +368,7 @@ impl Node {
             }
             Verb::Mark => Course::Begun,
             Verb::Clone { .. } if process.writable => Course::refused("writable"),
-            Verb::Clone { donor } => {
+            Verb::Clone { donor, .. } => {
                 process.mysqld = Mysqld::Cloning;
                 process.until = now + Duration::from_secs(2);
                 process.donor = Some((donor.id.instance.clone(), donor.id.incarnation.0.clone()));

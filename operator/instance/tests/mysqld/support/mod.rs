@@ -387,6 +387,22 @@ impl Cluster {
     }
 }
 
+/// A clone that keeps nothing.
+pub(crate) const fn clone_of(donor: Endpoint) -> Verb {
+    Verb::Clone {
+        donor,
+        keep_former: false,
+    }
+}
+
+/// A clone that puts the former data directory aside.
+pub(crate) const fn clone_and_keep(donor: Endpoint) -> Verb {
+    Verb::Clone {
+        donor,
+        keep_former: true,
+    }
+}
+
 /// Open with the application that tests use.
 pub(crate) fn open(members: BTreeSet<MemberId>, acks_required: u32, baseline: GtidSet) -> Verb {
     let application = Some(Application {

@@ -129,7 +129,12 @@ async fn pump(
 ) {
     let mut buffer = vec![0; 64 * 1024];
     loop {
-        let Ok(size @ 1..) = from.read(&mut buffer).await else {
+        // Slow, and not in bursts.
+        let most = match rate.load(Ordering::SeqCst) {
+            0 => buffer.len(),
+            rate => usize::try_from(rate / 20).unwrap_or(usize::MAX).clamp(1, buffer.len()),
+        };
+        let Ok(size @ 1..) = from.read(&mut buffer[..most]).await else {
             return;
         };
         let opened = open
