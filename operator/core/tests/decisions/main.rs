@@ -16,6 +16,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 mod any_state;
 mod building;
 mod cases;
+mod checker;
 mod convergence;
 mod counterexamples;
 mod documentation;
