@@ -85,3 +85,22 @@ fn defaults_are_resolved() {
         Some("*.minimal-instances.prod")
     );
 }
+
+#[test]
+fn f15_a_volume_that_holds_no_server_is_refused() {
+    let sized = |size: &str| {
+        checked(&format!(
+            "{{apiVersion: mysql.mainstay.dev/v1, kind: MySQLCluster, metadata: {{name: shop}}, spec: {{replicas: 3,
+              image: m, storage: {{size: {size}}}}}}}"
+        ))
+    };
+    sized("1Gi").unwrap();
+    let problems = sized("500Mi").unwrap_err();
+    let [problem] = problems.as_slice() else {
+        panic!("{problems:?}")
+    };
+    assert_eq!(
+        (problem.field.as_str(), problem.message.as_str()),
+        ("spec.storage.size", "at least 1Gi")
+    );
+}

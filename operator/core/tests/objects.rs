@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use common::{checked, manifests};
 use mainstay_core::action::Desired;
 use mainstay_core::build::{Inputs, PodAddress, desired_objects, endpoint_slices};
-use mainstay_core::diff::needs_apply;
+use mainstay_core::diff::{needs_apply, stamped};
 use mainstay_core::mycnf;
 use mainstay_core::observed::ObjectKind;
 use mainstay_core::rules::InstanceName;
@@ -294,4 +294,16 @@ fn f04_slices_by_address_family() {
     assert_eq!(needs_apply(&nobody[0].value, &observed), None);
     observed["endpoints"] = slices[0].value["endpoints"].clone();
     assert_eq!(needs_apply(&nobody[0].value, &observed).as_deref(), Some("endpoints"));
+}
+
+#[test]
+fn f29_a_field_that_is_wanted_no_more_is_taken_out() {
+    // The object as it was applied holds every field that is wanted now, and one more.
+    let with = |annotations: Value| {
+        let object = json!({"kind": "Service", "metadata": {"name": "shop", "annotations": annotations}});
+        stamped(object)
+    };
+    let (wanted, there) = (with(json!({"a": "1"})), with(json!({"a": "1", "b": "2"})));
+    assert_eq!(needs_apply(&wanted, &wanted), None);
+    assert!(needs_apply(&wanted, &there).is_some());
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::states::{Instance, State, electing, fresh, healthy, id, members_but, name, now};
+use crate::states::{Instance, State, electing, fresh, healthy, id, members_but, name, now, uuid};
 use crate::world::World;
 use jiff::SignedDuration;
 use mainstay_api::cluster::DeletionPolicy;
@@ -519,4 +519,80 @@ fn a_set_shrinks_only_after_its_last_instances_have_left() {
     world.settle(MINUTE);
     assert_eq!(world.kubernetes.set_replicas(), 1);
     assert!(world.rules().unwrap().phase == Phase::Open && world.open_primary() == Some(0));
+}
+
+#[test]
+fn f12_a_stuck_pod_is_deleted_once_in_a_pass() {
+    let state = outdated(healthy(3), &[2]).with(2, |i| i.mysqld(Mysqld::Failed).pod(|pod| pod.ready = false));
+    assert_eq!(deleted(&state), ["shop-2"]);
+}
+
+#[test]
+fn f14_the_primary_is_the_last_one_also_with_the_highest_ordinal() {
+    let members = [id(0), id(1)];
+    let state = healthy(3)
+        .rules(|rules| {
+            let primary = rules.primary.as_mut().unwrap();
+            (primary.id, primary.server_uuid) = (id(2), uuid(2));
+            rules.members = members.clone().into();
+        })
+        .with(2, |i| i.writable().told(&members, 1))
+        .with(0, |i| i.fenced().follows(2))
+        .with(1, |i| i.follows(2));
+    assert_eq!(deleted(&outdated(state, &[1, 2])), ["shop-1"]);
+}
+
+#[test]
+fn f14_a_configuration_that_a_pod_refers_to_is_kept() {
+    let mut world = World::new(3, 1);
+    world.settle(MINUTE);
+    let mut observed = world.observe(0);
+    let key = ObjectKey {
+        kind: ObjectKind::ConfigMap,
+        name: "shop-config-former".to_owned(),
+    };
+    let view = |ours| ObjectView {
+        uid: "former".to_owned(),
+        resource_version: "1".to_owned(),
+        ours,
+        value: json!({}),
+        contested: false,
+    };
+    let deletes = |world: &World, observed: &Observed| {
+        let plan = world.plan_of(observed);
+        let mut deleted = plan.actions.iter();
+        deleted.any(|action| matches!(action, Action::DeleteObject { key, .. } if key.name == "shop-config-former"))
+    };
+    observed.objects.insert(key.clone(), view(true));
+    assert!(deletes(&world, &observed));
+    observed.instances[0].pod.as_mut().unwrap().config_map = Some(key.name.clone());
+    assert!(!deletes(&world, &observed), "the pod may restart at any time");
+    observed.instances[0].pod.as_mut().unwrap().config_map = None;
+    observed.objects.insert(key, view(false));
+    assert!(!deletes(&world, &observed), "it is not ours (F28)");
+}
+
+#[test]
+fn f28_no_password_is_put_into_a_foreign_secret() {
+    let world = World::new(3, 1);
+    let mut observed = world.observe(0);
+    let fills = |observed: &Observed| {
+        let plan = world.plan_of(observed);
+        let mut filled = plan.actions.iter();
+        filled.any(|action| matches!(action, Action::GeneratePasswords { secret, .. } if secret == "shop-root"))
+    };
+    assert!(fills(&observed));
+    let key = ObjectKey {
+        kind: ObjectKind::Secret,
+        name: "shop-root".to_owned(),
+    };
+    let view = ObjectView {
+        uid: "theirs".to_owned(),
+        resource_version: "1".to_owned(),
+        ours: false,
+        value: json!({}),
+        contested: false,
+    };
+    observed.objects.insert(key, view);
+    assert!(!fills(&observed));
 }

@@ -22,6 +22,7 @@ use mainstay_core::subject::Subject;
 use mainstay_core::validate::SpecProblem;
 use proptest::prelude::*;
 use rstest::rstest;
+use serde_json::json;
 
 /// The status of a state, written over another one.
 fn written(state: &State, previous: &MySQLClusterStatus, problems: &[SpecProblem]) -> MySQLClusterStatus {
@@ -216,6 +217,22 @@ fn half_a_memory_is_unreadable_and_never_absent(#[case] field: &str, #[case] dam
         panic!("{field} is read")
     };
     assert!(reason.contains(&format!("status.{field}:")), "{reason}");
+}
+
+/// One field alone is a memory that somebody damaged.
+#[rstest]
+#[case("epoch", json!(7))]
+#[case("owner", json!("me"))]
+#[case("election", json!({"phase": "Electing", "since": "2026-11-29T12:00:00.000000Z"}))]
+#[case("primary", json!({"instance": "shop-0", "incarnation": "a", "serverUuid": "u", "epoch": 7,
+    "since": "2026-11-29T12:00:00.000000Z"}))]
+#[case("members", json!([{"instance": "shop-1", "incarnation": "b"}]))]
+#[case("acksRequired", json!(1))]
+#[case("baseline", json!(""))]
+#[case("serverIdBase", json!(100))]
+fn rule_0_what_is_left_of_a_memory_is_not_absent(#[case] field: &str, #[case] value: serde_json::Value) {
+    let status: MySQLClusterStatus = serde_json::from_value(json!({field: value})).unwrap();
+    assert!(matches!(memory(Some(&status)), Memory::Unreadable { .. }), "{field}");
 }
 
 #[test]

@@ -201,3 +201,37 @@ fn who_is_fenced_on_request_neither_wins_nor_follows_nor_testifies() {
         .with(2, |i| i.fenced().pod(|pod| pod.template = Some("t0".to_owned())));
     waits(&rolling, "shop-2 to be let in again");
 }
+
+#[test]
+fn who_is_kept_out_is_no_follower_of_a_winner() {
+    let state = electing(3).with(0, dead).with(2, |i| i.follows(1)).rules(fenced(2));
+    assert!(
+        state.does().iter().all(|line| !line.starts_with("record")),
+        "{:?}",
+        state.does()
+    );
+}
+
+#[test]
+fn rule_0_a_request_that_another_process_takes_up_begins_an_epoch() {
+    let other = healthy(3).rules(|rules| rules.owner = OperatorId("other".to_owned()));
+    does(
+        &other.asks(&asks("fence", 2)),
+        &[
+            "record epoch 6: open shop-0, members shop-1 shop-2, k 1",
+            "fence shop-2",
+        ],
+    );
+}
+
+#[test]
+fn a_primary_that_is_kept_out_does_not_stay_open() {
+    let state = healthy(3).rules(fenced(0));
+    does(
+        &state,
+        &[
+            "record epoch 6: electing, shop-0 preferred, members shop-1 shop-2, k 1",
+            "fence shop-0",
+        ],
+    );
+}

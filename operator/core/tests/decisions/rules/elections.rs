@@ -358,3 +358,275 @@ fn a_primary_that_crashes_again_and_again_is_the_last_choice() {
         &["attach shop-2 to shop-0"],
     );
 }
+
+#[test]
+fn rule_2b_a_receiver_that_is_not_connected_does_not_receive() {
+    // It lost its connection a moment ago: what it heard before says nothing.
+    let cut = |i: Instance| i.report(|report| report.replication.receiver_running = false);
+    let state = healthy(3).with(0, |i| i.silent(10)).with(1, cut).with(2, cut);
+    does(&state, &[ELECTION, "fence shop-1", "fence shop-2"]);
+}
+
+#[test]
+fn rule_2b_an_errant_member_is_not_attached_to_a_silent_primary() {
+    // The primary is about to drop it and lets it in no more: that it cannot connect would say nothing.
+    let silent = |mut i: Instance| {
+        let last = i.0.report().cloned().map(Box::new);
+        i = i.silent(10);
+        if let Reach::Silent { last: known, .. } = &mut i.0.reach {
+            *known = last;
+        }
+        i
+    };
+    let ours = |i: Instance| i.fenced().answered(VerbKind::Fence, 5, None);
+    let state = healthy(3).with(0, silent).with(1, ours).with(2, ours);
+    does(&state, &["attach shop-1 to shop-0", "attach shop-2 to shop-0"]);
+    let errant = state.with(1, |i| i.set("a:1-100 x:1"));
+    does(&errant, &["attach shop-2 to shop-0"]);
+}
+
+#[test]
+fn rule_3_who_follows_somebody_is_fenced_only_if_that_one_cannot_be_acknowledged_to() {
+    let lost = |i: Instance| i.silent(60);
+    // One that nobody hears; one that accepts writes; the old primary, of which nothing is confirmed yet.
+    does(&electing(3).with(0, lost).with(2, |i| i.follows(0)), &["fence shop-2"]);
+    let state = electing(5).with(0, lost).with(1, Instance::writable);
+    let state = state.rules(|rules| rules.phase = Phase::Electing { preferred: Some(id(3)) });
+    does(&state.with(2, |i| i.follows(1)), &["fence shop-1", "fence shop-2"]);
+    let state = electing(3).with(0, |i| i.epoch(5)).with(2, |i| i.follows(0));
+    does(&state, &["fence shop-0", "fence shop-2"]);
+    // The old primary that follows somebody itself was not fenced in this epoch either.
+    let state = electing(5).with(0, |i| i.follows(1)).with(2, |i| i.follows(0));
+    assert!(state.does().contains(&"fence shop-2".to_owned()), "{:?}", state.does());
+    // A member that accepts writes is no fenced one, whatever else is confirmed.
+    let state = electing(3).with(0, lost).with(2, Instance::writable);
+    does(&state, &["fence shop-2"]);
+    waits(
+        &state.with(2, |i| i.busy(VerbKind::Fence, 6)),
+        "1 of 2 members is not fenced",
+    );
+}
+
+#[test]
+fn rule_3_also_who_does_not_run_and_who_is_no_member_is_fenced() {
+    let lost = |i: Instance| i.silent(60);
+    // From then on it refuses what is older, whatever arrives.
+    let down = |i: Instance| i.mysqld(Mysqld::Down).epoch(5);
+    does(&electing(3).with(0, down), &["fence shop-0", "attach shop-2 to shop-1"]);
+    let state = electing(3)
+        .rules(|rules| rules.members = members_but(rules, 2))
+        .with(0, lost);
+    let state = state.with(2, |i| i.epoch(5));
+    does(&state, &["fence shop-2"]);
+}
+
+#[test]
+fn rule_3_the_first_election_waits_a_little_for_everybody() {
+    let first = |milliseconds| {
+        let state = electing(3).rules(|rules| {
+            rules.primary = None;
+            rules.members.insert(id(0));
+            rules.baseline = set("");
+            rules.phase_since = now() - SignedDuration::from_millis(milliseconds);
+        });
+        let untold = |i: Instance| i.set("").report(|report| report.persisted.primary = None);
+        state.with(0, untold).with(1, untold).with(2, |i| i.silent(60))
+    };
+    waits(&first(4900), "shop-2 to become ready for the first election");
+    does(&first(5000), &["attach shop-1 to shop-0"]);
+}
+
+#[test]
+fn rule_4_when_too_many_are_missing_the_old_primary_is_the_authority() {
+    let alone = electing(3).with(2, |i| i.silent(60));
+    // Whoever lacks something of it does not win, however much it is preferred.
+    let preferring = |rules: &mut Rules| rules.phase = Phase::Electing { preferred: Some(id(1)) };
+    let more = alone.clone().rules(preferring).with(0, |i| i.set("a:1-101"));
+    does(&more, &["attach shop-1 to shop-0"]);
+    does(&alone.clone().rules(preferring), &["attach shop-0 to shop-1"]);
+    // All of its set, also what neither its reign nor the baseline explains.
+    let injected = alone.with(0, |i| i.set("a:1-100 x:1"));
+    does(&injected, &["attach shop-1 to shop-0"]);
+}
+
+#[test]
+fn rule_4_nobody_wins_without_the_baseline() {
+    let state = electing(3).with(0, |i| i.silent(60));
+    let state = state.with(1, |i| i.set("a:1-40")).with(2, |i| i.set("a:1-40"));
+    waits(&state, "an instance that contains everything");
+}
+
+#[test]
+fn rule_4_who_is_not_fenced_is_no_candidate() {
+    // With k = 2 one may be missing; it has more than the others, and is being told.
+    let state = electing(5)
+        .with(0, |i| i.silent(60))
+        .with(1, |i| i.epoch(5).busy(VerbKind::Fence, 6));
+    let state = state.rules(|rules| rules.phase = Phase::Electing { preferred: Some(id(1)) });
+    does(&state, &["attach shop-3 to shop-2", "attach shop-4 to shop-2"]);
+}
+
+#[test]
+fn rule_4_one_that_stays_and_applies_is_better() {
+    let wins = |state: State| {
+        let does = state.does();
+        does.iter()
+            .find_map(|line| line.split_once(" to ").map(|(_, to)| to.to_owned()))
+            .unwrap_or_default()
+    };
+    let lost = |i: Instance| i.silent(60);
+    let older = |i: Instance| i.report(|report| report.version = "8.4.9".to_owned());
+    assert_eq!(wins(electing(5).with(0, lost).with(3, older)), "shop-3");
+    let shrinking = electing(5).declared(3).with(0, lost).with(3, older);
+    assert_eq!(wins(shrinking), "shop-1", "shop-3 is not wanted any more");
+    let behind = |i: Instance| i.set("a:1-90").received("a:91-100");
+    let state = electing(5).with(0, lost).with(1, behind);
+    assert_eq!(wins(state.clone()), "shop-2", "the smaller backlog");
+    // An older server counts more than that, but not more than one that can apply what it has.
+    assert_eq!(wins(state.clone().with(1, older)), "shop-1");
+    let stuck = |i: Instance| i.report(|report| report.replication.applier_error = "duplicate key".to_owned());
+    assert_eq!(wins(state.with(1, older).with(1, stuck)), "shop-2");
+}
+
+#[test]
+fn rule_5_who_lacks_what_the_winner_purged_does_not_follow() {
+    let state = electing(3).with(0, |i| i.silent(60)).with(1, |i| i.purged("a:1-95"));
+    waits(&state.with(2, |i| i.set("a:1-90")), "1 instances to follow shop-1");
+}
+
+#[test]
+fn rule_5_an_empty_data_directory_beside_one_with_data_is_cloned() {
+    let state = electing(3)
+        .rules(|rules| rules.members = members_but(rules, 2))
+        .with(0, Instance::gone)
+        .with(2, |i| i.set(""));
+    does(
+        &state,
+        &[
+            "record epoch 6: electing, members shop-1, k 1",
+            "clone shop-2 from shop-1",
+        ],
+    );
+}
+
+#[test]
+fn rule_5_nobody_is_cloned_before_it_is_fenced_or_while_others_are_attached() {
+    let errant = |i: Instance| i.set("a:1-100 x:1");
+    let state = electing(5)
+        .rules(|rules| rules.members = [id(1), id(2)].into())
+        .with(0, Instance::gone)
+        .with(3, errant)
+        .with(4, errant);
+    does(&state, &["attach shop-2 to shop-1"]);
+    let state = state.with(2, |i| i.follows(1));
+    assert_eq!(state.does()[1], "clone shop-3 from shop-2");
+    // Its fence does not work: nobody knows what else it does.
+    let unfenced = |i: Instance| i.epoch(5).answered(VerbKind::Fence, 6, Some("no answer"));
+    let state = electing(3)
+        .rules(|rules| rules.members = members_but(rules, 2))
+        .with(0, Instance::gone)
+        .with(2, |i| unfenced(errant(i)));
+    does(&state, &[]);
+}
+
+#[test]
+fn rule_5_a_closed_primary_is_not_opened_with_a_relay_log_or_without_its_baseline() {
+    let closed = healthy(3).with(0, Instance::fenced);
+    does(&closed, &["open shop-0 [shop-1 shop-2] k 1"]);
+    for state in [
+        closed.clone().with(0, |i| i.set("a:1-90").received("a:91-100")),
+        closed.with(0, |i| i.set("a:1-40")),
+    ] {
+        does(&state, &[ELECTION, "fence shop-0", "fence shop-1", "fence shop-2"]);
+    }
+}
+
+#[test]
+fn rule_6_a_stranger_is_fenced_while_a_candidate_catches_up() {
+    let state = switching()
+        .with(0, |i| i.fenced().epoch(6))
+        .with(1, |i| i.set("a:1-90"));
+    does(&state.with(2, Instance::writable), &["fence shop-2"]);
+}
+
+#[test]
+fn rule_8_of_those_that_could_take_over_the_one_with_the_smallest_backlog_does() {
+    let state = healthy(3)
+        .with(0, Instance::leaving)
+        .with(1, |i| i.received("a:101-105"));
+    assert!(state.does()[0].contains("shop-2 preferred"), "{:?}", state.does());
+}
+
+#[test]
+fn rule_8_without_the_old_primary_there_is_no_way_back() {
+    let state = electing(3).with(0, |i| i.silent(60)).rules(|rules| {
+        rules.phase = Phase::Electing { preferred: Some(id(1)) };
+        rules.phase_since = now() - SignedDuration::from_secs(6);
+    });
+    does(&state, &["attach shop-2 to shop-1"]);
+}
+
+#[test]
+fn rule_3_it_is_k_that_counts_and_no_majority() {
+    // k was lowered: one of four members may be the only one that has an acknowledged write.
+    let lowered = electing(5).rules(|rules| rules.acks_required = 1);
+    let state = lowered.with(0, |i| i.silent(60)).with(4, |i| i.silent(60));
+    waits(&state, "1 of 4 members is not fenced; it must be fewer than 1");
+    // Of two members and k = 2 one is enough.
+    let few = electing(5).rules(|rules| rules.members = [id(1), id(2)].into());
+    let state = few.with(0, |i| i.silent(60)).with(2, |i| i.silent(60));
+    does(&state, &["attach shop-3 to shop-1", "attach shop-4 to shop-1"]);
+}
+
+#[test]
+fn rule_5_a_winner_follows_nobody_and_its_followers_follow_it() {
+    let preferring = |state: State| state.rules(|rules| rules.phase = Phase::Electing { preferred: Some(id(1)) });
+    let state = preferring(electing(3)).with(0, |i| i.silent(60));
+    does(&state.with(1, |i| i.follows(2)), &["fence shop-1"]);
+    // Connected to another one it has everything as well; that does not last.
+    let state = preferring(electing(3)).with(2, |i| i.follows(0));
+    does(&state, &["attach shop-0 to shop-1", "attach shop-2 to shop-1"]);
+}
+
+#[test]
+fn rule_5_the_old_primary_is_never_cloned_over_in_an_election() {
+    // It has more than the winner, which nobody acknowledged, and nobody else could follow.
+    let state = electing(3)
+        .rules(|rules| {
+            rules.phase = Phase::Electing { preferred: Some(id(1)) };
+            rules.members = members_but(rules, 2);
+        })
+        .with(0, |i| i.set("a:1-101"))
+        .with(2, Instance::gone);
+    waits(&state, "1 instances to follow shop-1");
+}
+
+#[test]
+fn rule_5_a_closed_primary_is_opened_for_confirmed_members_only() {
+    let state = healthy(3).with(0, Instance::fenced);
+    let state = state.with(1, |i| i.epoch(4)).with(2, Instance::unsettled);
+    does(&state, &[ELECTION, "fence shop-0", "fence shop-1", "fence shop-2"]);
+}
+
+#[test]
+fn rule_4_what_the_baseline_holds_is_legitimate_whoever_wrote_it() {
+    let state = electing(3).rules(|rules| rules.baseline = set("a:1-50 b:1-5"));
+    let state = state.with(0, |i| i.silent(60)).with(1, |i| i.set("a:1-100 b:1-5"));
+    does(&state.with(2, |i| i.set("a:1-99 b:1-5")), &["attach shop-2 to shop-1"]);
+}
+
+#[test]
+fn rule_5_who_stands_still_is_started_and_who_is_not_connected_does_not_count() {
+    let state = electing(3).with(0, |i| i.silent(60));
+    let stands = |i: Instance| {
+        i.set("a:1-90")
+            .received("a:91-100")
+            .report(|r| r.replication.applier_running = false)
+    };
+    does(&state.clone().with(2, stands), &["fence shop-2"]);
+    let connecting = |i: Instance| i.follows(1).connecting();
+    waits(
+        &state.with(2, connecting),
+        "1 instances to follow shop-1 and contain what it has; 0 do",
+    );
+}

@@ -339,3 +339,134 @@ fn rule_9_shrinking_lowers_k_then_drops() {
     let moved = electing(3).with(2, Instance::leaving);
     assert!(!moved.does().is_empty());
 }
+
+#[test]
+fn rule_1_a_list_that_is_uncertain_or_names_others_is_told_again() {
+    let allow = ["allow shop-0 [shop-1 shop-2] k 1"];
+    does(
+        &healthy(3).with(0, |i| i.report(|report| report.list_uncertain = true)),
+        &allow,
+    );
+    does(&healthy(3).with(0, |i| i.told(&[id(1), id(5)], 1)), &allow);
+}
+
+#[test]
+fn rule_1_add_applies_a_relay_log_first() {
+    let state = outside(3).with(2, |i| i.set("a:1-80").received("a:81-90"));
+    waits(&state, "its relay log to be applied");
+}
+
+#[test]
+fn rule_1_one_record_waits_for_all_that_are_on_their_way() {
+    let two = healthy(5)
+        .rules(|rules| rules.members = [id(1), id(2)].into())
+        .with(0, |i| i.told(&[id(1), id(2)], 2))
+        .with(3, Instance::fenced);
+    let told = |i: Instance| i.fenced().epoch(4).busy(VerbKind::Fence, 5);
+    does(&two.clone().with(4, told), &[]);
+    // One whose fence does not work holds up nobody.
+    let fails = |i: Instance| i.fenced().epoch(4).answered(VerbKind::Fence, 5, Some("no answer"));
+    does(
+        &two.with(4, fails),
+        &[
+            "record epoch 6: open shop-0, members shop-1 shop-2 shop-3, k 2",
+            "allow shop-0 [shop-1 shop-2 shop-3] k 2",
+        ],
+    );
+}
+
+#[test]
+fn rule_7_what_the_primary_purged_is_not_waited_for() {
+    // It cannot get it by following. While nobody else can acknowledge it is not dropped either.
+    let state = healthy(3)
+        .with(0, |i| i.purged("a:1-95"))
+        .with(1, |i| i.silent(10))
+        .with(2, |i| i.fenced().set("a:1-90"));
+    waits(&state, "the primary purged what it lacks");
+}
+
+#[test]
+fn rule_7_a_donor_stays() {
+    let state = outside(3).with(1, Instance::leaving).with(2, |i| i.set("a:1-80 x:1"));
+    assert_eq!(state.does()[1], "clone shop-2 from shop-0");
+}
+
+#[test]
+fn rule_9_nobody_is_dropped_before_k_is_lowered() {
+    // Another one joins first: the list goes on naming those that are not wanted any more, because k is still 2.
+    let state = healthy(5)
+        .declared(3)
+        .rules(|rules| rules.members = members_but(rules, 2))
+        .with(0, |i| i.told(&[id(1), id(3), id(4)], 2))
+        .with(2, Instance::fenced);
+    does(
+        &state,
+        &[
+            "record epoch 6: open shop-0, members shop-1 shop-2 shop-3 shop-4, k 2",
+            "allow shop-0 [shop-1 shop-2 shop-3 shop-4] k 2",
+        ],
+    );
+}
+
+/// shop-0 was told that it is the primary, with its baseline; status is lost.
+fn lost(state: State) -> State {
+    state
+        .with(0, |i| i.report(|report| report.persisted.baseline = set("a:1-50")))
+        .without_memory()
+}
+
+#[test]
+fn rule_9_what_is_resumed_is_what_the_last_primary_was_told() {
+    let rules = lost(healthy(3)).plan_record();
+    assert_eq!(rules.baseline, set("a:1-50"));
+    assert_eq!(rules.members, [id(1), id(2)].into());
+    assert_eq!((rules.epoch, rules.acks_required), (6, 1));
+    let primary = rules.primary.unwrap();
+    assert_eq!((primary.id, primary.epoch, primary.server_uuid), (id(0), 5, uuid(0)));
+}
+
+#[test]
+fn rule_9_what_was_told_to_another_life_is_not_resumed() {
+    waits(&lost(healthy(3).with(0, Instance::reborn)), "no instance was ever told");
+}
+
+#[test]
+fn rule_9_nobody_knows_who_may_have_acknowledged_under_an_uncertain_list() {
+    let state = healthy(3).with(0, |i| i.report(|report| report.list_uncertain = true));
+    let members = lost(state).plan_record().members;
+    let unknown = members.iter().filter(|member| member.incarnation.0 == "unknown");
+    assert_eq!(unknown.count(), 2, "{members:?}");
+}
+
+#[test]
+fn rule_9_who_is_kept_out_stays_out_when_an_older_status_is_resumed() {
+    let state = healthy(3).rules(|rules| {
+        rules.epoch = 3;
+        rules.fences.insert(name(2), now());
+    });
+    assert!(state.plan_record().keeps_out(&name(2)));
+}
+
+#[test]
+fn rule_7_a_donor_has_the_baseline_and_gives_to_one_at_a_time() {
+    // It is applied to within the bound and lacks what was recorded: it joined a moment ago.
+    let state = outside(3).with(2, |i| i.set("a:1-40 x:1"));
+    let lacking = state.with(1, |i| i.set("a:1-40"));
+    assert_eq!(lacking.does()[1], "clone shop-2 from shop-0");
+    // shop-1 gives to shop-4.
+    let rebuild = |incarnation| Rebuild {
+        incarnation,
+        donor: id(1),
+        at: now(),
+        reason: String::new(),
+    };
+    let state = healthy(5)
+        .rules(|rules| {
+            rules.members = [id(1), id(2)].into();
+            rules.rebuilds.insert(name(4), rebuild(id(4).incarnation));
+        })
+        .with(0, |i| i.told(&[id(1), id(2)], 2))
+        .with(3, |i| i.fenced().set("a:1-80 x:1"))
+        .with(4, |i| i.reborn().mysqld(Mysqld::Cloning));
+    assert_eq!(state.does()[1], "clone shop-3 from shop-2");
+}

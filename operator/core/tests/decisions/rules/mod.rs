@@ -10,8 +10,8 @@ use crate::states::{
 };
 use mainstay_core::action::{Action, VerbKind};
 use mainstay_core::analyse::Analysis;
-use mainstay_core::observed::Mysqld;
-use mainstay_core::rules::{OperatorId, Phase, Rebuild};
+use mainstay_core::observed::{Mysqld, Reach};
+use mainstay_core::rules::{OperatorId, Phase, Rebuild, Rules};
 
 fn foreign_owner(state: State) -> State {
     state.rules(|rules| rules.owner = OperatorId("other".to_owned()))
