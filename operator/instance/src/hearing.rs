@@ -273,6 +273,9 @@ mod tests {
         let later = reign_of("shop-1", &["shop-2"], 5, 1);
         hearing.peer("shop-2", Some(later.clone()), true);
         let incarnation = member("shop-0").incarnation;
+        assert_eq!(hearing.deposed_by(&own, &incarnation), Some(later.clone()));
+        // Somebody who has not heard of it yet changes nothing.
+        hearing.peer("shop-1", Some(reign_of("shop-2", &["shop-1"], 3, 1)), true);
         assert_eq!(hearing.deposed_by(&own, &incarnation), Some(later));
         // Opened again, it is told of a later one.
         let own = told(&reign_of("shop-0", &["shop-2"], 6, 1));

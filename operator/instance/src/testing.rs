@@ -125,6 +125,8 @@ pub(crate) struct FakeMysql {
     calls: Mutex<Vec<String>>,
     hanging: AtomicBool,
     silent: AtomicBool,
+    unsettled: AtomicBool,
+    stays_writable: AtomicBool,
     locks_fail: AtomicBool,
     /// How long a look takes.
     slowness: Mutex<Duration>,
@@ -155,6 +157,16 @@ impl FakeMysql {
     /// It does not answer any more.
     pub(crate) fn fall_silent(&self) {
         self.silent.store(true, Ordering::SeqCst);
+    }
+
+    /// A statement that was given up does not end.
+    pub(crate) fn never_settle(&self) {
+        self.unsettled.store(true, Ordering::SeqCst);
+    }
+
+    /// It says that it is read-only now, and is not.
+    pub(crate) fn stay_writable(&self) {
+        self.stays_writable.store(true, Ordering::SeqCst);
     }
 
     /// Looks take so long from now on.
@@ -221,7 +233,10 @@ impl Mysql for FakeMysql {
         Ok(self.state.lock().unwrap().clone())
     }
 
-    async fn settle(&self, _limit: Duration) -> Result<(), MysqlError> {
+    async fn settle(&self, limit: Duration) -> Result<(), MysqlError> {
+        if self.unsettled.load(Ordering::SeqCst) {
+            return Err(timed_out("end a statement", limit));
+        }
         Ok(())
     }
 
@@ -231,10 +246,12 @@ impl Mysql for FakeMysql {
             tokio::time::sleep(limit).await;
             return Err(timed_out("make mysqld read-only", limit));
         }
-        self.change(|state| {
-            state.super_read_only = true;
-            state.read_only = true;
-        });
+        if !self.stays_writable.load(Ordering::SeqCst) {
+            self.change(|state| {
+                state.super_read_only = true;
+                state.read_only = true;
+            });
+        }
         Ok(())
     }
 
@@ -464,6 +481,8 @@ impl FakeServer {
     fn restart(&self) {
         self.mysql.hanging.store(false, Ordering::SeqCst);
         self.mysql.silent.store(false, Ordering::SeqCst);
+        self.mysql.unsettled.store(false, Ordering::SeqCst);
+        self.mysql.stays_writable.store(false, Ordering::SeqCst);
         self.mysql.change(|state| {
             state.offline = true;
             state.super_read_only = true;

@@ -675,3 +675,114 @@ async fn a_clone_is_refused_over_an_open_primary_and_from_itself() {
     assert!(applied(&bench.give(1, 1, donor(0)).await));
     assert_eq!(bench.mysql.calls(), ["clone from host-0, keep the former"]);
 }
+
+#[tokio::test]
+async fn rule_0_a_write_that_was_given_up_takes_nothing_back_when_it_comes_late() {
+    let bench = Bench::new(testing::primary(2));
+    bench
+        .commands
+        .persist(&bench.head(1, 5), &allow(&[2], 1))
+        .await
+        .unwrap();
+    let Refusal(reason) = bench
+        .commands
+        .persist(&bench.head(1, 4), &allow(&[2, 3], 1))
+        .await
+        .unwrap_err();
+    assert!(reason.contains("newer command"), "{reason}");
+    let told = bench.shared.state().told;
+    assert_eq!((told.epoch, told.seq, told.members), (1, 5, vec![member(2)]));
+}
+
+#[tokio::test]
+#[expect(
+    clippy::await_holding_lock,
+    reason = "the thread that writes waits for it, and no task does"
+)]
+async fn rule_1_a_list_that_a_fence_interrupted_is_not_said_to_be_in_force_before_it_has_ended() {
+    let bench = Bench::new(testing::primary(2));
+    bench.mysql.answer_after(Duration::from_millis(50));
+    let give = |seq, verb| {
+        let (commands, head) = (Arc::clone(&bench.commands), bench.head(1, seq));
+        tokio::spawn(commands.execute(head, verb))
+    };
+    let interrupted = give(1, allow(&[2], 1));
+    while bench.shared.state().told.seq != 1 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let disk_stalls = bench.shared.hold_state_file();
+    let fence = give(2, Verb::Fence);
+    refused(&interrupted.await.unwrap(), "a fence interrupted it");
+    assert!(bench.shared.observe().await.list_uncertain);
+    drop(disk_stalls);
+    assert!(!fence.await.unwrap().status.unwrap().list_uncertain);
+}
+
+#[tokio::test]
+async fn p2_a_command_has_not_ended_while_something_of_it_may_still_have_an_effect() {
+    let bench = Bench::new(testing::primary(1));
+    bench.mysql.never_settle();
+    let reply = bench.give(1, 1, Verb::Mark).await;
+    assert_eq!(reply.result, i32::from(proto::command_reply::Result::Refused));
+    assert_eq!(bench.mysql.calls(), ["kill"]);
+}
+
+#[tokio::test]
+async fn rule_5_only_listed_semi_synchronous_replicas_count_before_the_first_write() {
+    let asynchronous = mainstay_mysql::DumpThread {
+        semi_sync: false,
+        ..dump_thread(2)
+    };
+    // A member that would not acknowledge, and one that would and is not listed.
+    for (connected, others) in [(asynchronous, dump_thread(0)), (dump_thread(4), dump_thread(0))] {
+        let bench = Bench::new(closed());
+        bench.mysql.lock_account(4);
+        bench.mysql.join_when_semi_sync(vec![connected, others]);
+        let reply = bench.give(1, 1, open(&[0, 2], 2)).await;
+        refused(&reply, "1 of the members are connected");
+        assert_eq!(bench.called("open_writes"), 0);
+    }
+}
+
+#[tokio::test]
+async fn rule_1_a_list_is_for_an_open_server_only() {
+    let bench = Bench::new(closed());
+    refused(&bench.give(1, 1, allow(&[2], 1)).await, "not open");
+    assert_eq!(bench.mysql.calls(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn c9_k_is_raised_from_none_without_a_moment_in_which_fewer_are_enough() {
+    let bench = Bench::new(ServerState {
+        semi_sync: mainstay_mysql::SemiSyncState::default(),
+        ..testing::primary(2)
+    });
+    for ordinal in [0, 1, 4, 5, 6] {
+        bench.mysql.lock_account(ordinal);
+    }
+    assert!(applied(&bench.give(1, 1, allow(&[2, 3], 2)).await));
+    assert_eq!(bench.mysql.calls(), ["semi_sync_on 65535", "set_acks 2"]);
+}
+
+#[tokio::test]
+async fn a_marker_is_forgotten_with_the_server_that_committed_it() {
+    let bench = Bench::new(testing::primary(2));
+    for ordinal in [0, 1, 4, 5, 6] {
+        bench.mysql.lock_account(ordinal);
+    }
+    assert!(applied(&bench.give(1, 1, allow(&[2, 3], 2)).await));
+    let marker = |reply: &proto::CommandReply| reply.status.clone().unwrap().marker;
+    assert!(marker(&bench.give(1, 2, Verb::Mark).await).is_some());
+    bench.shared.set_process(|process| process.run += 1);
+    assert_eq!(bench.shared.observe().await.marker, None);
+}
+
+#[tokio::test]
+async fn rule_3_a_fence_believes_what_it_reads_and_not_what_it_asked_for() {
+    let bench = Bench::new(testing::primary(1));
+    bench.mysql.stay_writable();
+    let reply = bench.give(1, 1, Verb::Fence).await;
+    assert!(applied(&reply));
+    assert_eq!(bench.called("kill"), 1);
+    assert!(!reply.status.unwrap().writable);
+}
