@@ -471,6 +471,8 @@ pub(crate) struct FakeServer {
     pub(crate) mysql: Arc<FakeMysql>,
     /// It answers.
     pub(crate) running: AtomicBool,
+    /// Killed, it does not end: it waits for its disk.
+    pub(crate) does_not_end: AtomicBool,
     /// Why it was killed.
     pub(crate) reasons: Mutex<Vec<String>>,
     /// What else happens then.
@@ -525,6 +527,9 @@ impl Server for FakeServer {
     async fn kill(&self, why: &str) {
         self.mysql.call("kill");
         self.reasons.lock().unwrap().push(why.to_owned());
+        if self.does_not_end.load(Ordering::SeqCst) {
+            std::future::pending::<()>().await;
+        }
         self.restart();
         if let Some(then) = self.when_killed.lock().unwrap().as_ref() {
             then();

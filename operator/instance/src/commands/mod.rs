@@ -193,7 +193,9 @@ impl Commands {
     /// Whether what was told of the list is so now.
     async fn list_ended(&self, verb: &Verb, succeeded: bool) -> ListEnded {
         match (verb, succeeded) {
-            (Verb::Mark, _) | (Verb::Attach { .. } | Verb::Clone { .. } | Verb::Restart, false) => ListEnded::Untouched,
+            (Verb::Mark, _) | (Verb::Fence | Verb::Attach { .. } | Verb::Clone { .. } | Verb::Restart, false) => {
+                ListEnded::Untouched
+            }
             (Verb::Allow { .. } | Verb::Open { .. }, false) if !self.is_closed().await => ListEnded::Failed,
             _ => ListEnded::InForce,
         }

@@ -786,3 +786,16 @@ async fn rule_3_a_fence_believes_what_it_reads_and_not_what_it_asked_for() {
     assert_eq!(bench.called("kill"), 1);
     assert!(!reply.status.unwrap().writable);
 }
+
+/// Docs/failover.md, p2: no list is in force until the next Open, Allow or Fence succeeded.
+#[tokio::test(start_paused = true)]
+async fn rule_1_a_fence_that_came_to_nothing_does_not_make_a_list_certain() {
+    let bench = Bench::new(testing::primary(2));
+    bench.mysql.fail_locks(true);
+    refused(&bench.give(1, 1, allow(&[2], 1)).await, "lock or unlock");
+    bench.mysql.fall_silent();
+    bench.server.does_not_end.store(true, Ordering::SeqCst);
+    let reply = bench.give(1, 2, Verb::Fence).await;
+    refused(&reply, "does not end");
+    assert!(reply.status.unwrap().list_uncertain);
+}
