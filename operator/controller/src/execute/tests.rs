@@ -43,6 +43,15 @@ async fn run(
     write: (u16, Value),
     actions: Vec<Action>,
 ) -> (Context, Execution, Vec<(String, Value)>) {
+    let (context, executed, written) = attempt(object, write, actions).await;
+    (context, executed.unwrap(), written)
+}
+
+async fn attempt(
+    object: Option<Value>,
+    write: (u16, Value),
+    actions: Vec<Action>,
+) -> (Context, Result<Execution, ExecuteError>, Vec<(String, Value)>) {
     let written: std::sync::Arc<Mutex<Vec<(String, Value)>>> = std::sync::Arc::default();
     let log = std::sync::Arc::clone(&written);
     let fake = Fake::new(move |method, path, body| {
@@ -58,9 +67,9 @@ async fn run(
     let shop = shop();
     let observed = crate::observe::observe(&context, &shop, &cluster());
     let mut executor = Executor::new(&context, &shop, cluster(), &observed);
-    let execution = executor.execute(actions).await.unwrap();
+    let executed = executor.execute(actions).await;
     let written = written.lock().unwrap().clone();
-    (context, execution, written)
+    (context, executed, written)
 }
 
 #[rstest]
@@ -180,4 +189,64 @@ async fn a_pod_is_deleted_only_if_it_is_the_one_that_was_seen() {
         "{execution:?}"
     );
     assert_eq!(written[0].1["preconditions"]["uid"], "seen");
+}
+
+/// A write of the memory, in epoch 6.
+fn record() -> Action {
+    let status: mainstay_api::MySQLClusterStatus = serde_json::from_value(json!({
+        "epoch": 6, "owner": "me", "election": {"phase": "Electing", "since": "2026-11-29T12:00:00.000000Z"},
+        "baseline": "", "acksRequired": 1, "serverIdBase": 100
+    }))
+    .unwrap();
+    let mainstay_core::rules::Memory::Known(rules) = mainstay_core::status::memory(Some(&status)) else {
+        panic!("no memory")
+    };
+    Action::Record(Box::new(mainstay_core::action::Record {
+        rules: *rules,
+        reason: "Test",
+        message: String::new(),
+    }))
+}
+
+#[tokio::test]
+async fn rule_0_a_record_is_written_over_the_status_that_was_read_and_seen_at_once() {
+    let mut after = serde_json::to_value(cluster()).unwrap();
+    after["metadata"]["resourceVersion"] = json!("6");
+    after["status"] = json!({"epoch": 6});
+    let (context, executed, mut written) = attempt(None, (200, after), vec![record(), wish()]).await;
+    written.retain(|(request, _)| !request.ends_with("/events"));
+    assert_eq!(executed.unwrap().recorded.map(|rules| rules.epoch), Some(6));
+    let (request, body) = &written[0];
+    assert_eq!(
+        request,
+        "PUT /apis/mysql.mainstay.dev/v1/namespaces/db/mysqlclusters/shop/status"
+    );
+    assert_eq!(
+        (&body["metadata"]["resourceVersion"], &body["status"]["epoch"]),
+        (&json!("5"), &json!(6))
+    );
+    assert_eq!(written.len(), 2, "the rest of the plan is carried out");
+    let known = context.world.clusters.get(&shop()).unwrap();
+    let status = known.0.as_ref().unwrap().status.as_ref();
+    assert_eq!(
+        status.and_then(|status| status.epoch),
+        Some(6),
+        "the next pass plans from it"
+    );
+}
+
+#[rstest]
+#[case::somebody_wrote_before(409)]
+#[case::nobody_knows(504)]
+#[case::refused(422)]
+#[tokio::test]
+async fn rule_0_a_record_that_is_not_made_drops_the_rest_of_the_plan(#[case] code: u16) {
+    let (context, executed, written) = attempt(None, Fake::failure(code), vec![record(), wish()]).await;
+    executed.unwrap_err();
+    assert!(
+        written.iter().all(|(request, _)| request.ends_with("/status")),
+        "{written:?}"
+    );
+    let known = context.world.clusters.get(&shop()).unwrap();
+    assert!(known.0.as_ref().unwrap().status.is_none());
 }

@@ -224,6 +224,10 @@ mod tests {
         let sent = world.send(FENCE);
         assert!(!world.at((6, 9)).settled, "in flight");
         assert_eq!(world.at((6, 9)).busy, Some(FENCE));
+        assert!(
+            world.at((7, 1)).settled,
+            "it has ended, though its answer is still on its way"
+        );
         sent.answered(None);
         assert!(world.at((7, 1)).settled);
         assert_eq!(world.at((7, 1)).busy, None);

@@ -320,3 +320,26 @@ async fn another_pod_is_another_instance_and_a_gone_one_is_unknown() {
     let error = world.pool.command(&shop(), "uid", fence()).await.unwrap_err();
     assert!(matches!(error, CommandError::NotConnected { .. }));
 }
+
+/// What is on its way in a connection that ended says nothing of the one after it.
+#[tokio::test]
+async fn rule_0_a_message_of_an_ended_session_is_no_news() {
+    let link = || {
+        Arc::new(FakeLink {
+            messages: Mutex::default(),
+            replies: Mutex::default(),
+        })
+    };
+    let now = FixedClock::default().0;
+    let slot = Slot::new(now);
+    let first = slot.connected(link());
+    slot.replied(first, 1, &report(7, 1), now);
+    slot.lost("no route");
+    let second = slot.connected(link());
+    slot.replied(second, 1, &report(8, 1), now);
+    slot.replied(first, 9, &report(7, 2), now);
+    let Reach::Heard(heard) = slot.reach() else {
+        panic!("it is heard")
+    };
+    assert_eq!(heard.report.persisted.epoch, 8);
+}
