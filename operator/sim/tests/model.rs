@@ -134,6 +134,17 @@ fn an_instance_that_is_no_member_and_a_fault() {
     });
 }
 
+#[test]
+fn a_transaction_that_was_held_back_and_a_fault() {
+    holds(&Bounds {
+        start: Start::HeldBack,
+        transactions: 2,
+        faults: 1,
+        liveness: true,
+        ..quick("a transaction of a former life of the primary, a fault")
+    });
+}
+
 /// Minutes to hours: `cargo test --workspace --release --test model -- --ignored --nocapture`.
 #[test]
 #[ignore = "takes hours"]
@@ -256,4 +267,51 @@ fn c14_anyone_may_acknowledge() {
 #[test]
 fn c8_old_commands_are_taken() {
     finds(Defect::OldCommands, &TWO_FAULTS);
+}
+
+#[test]
+fn c3_attaching_drops_a_relay_log() {
+    finds(Defect::RelayLogsDropped, &TWO_FAULTS);
+}
+
+#[test]
+fn c4_an_operator_commands_under_an_epoch_of_another_one() {
+    // One process excludes a member, the other one drops it on that sight, and its own Allow of before comes late.
+    let bounds = Bounds {
+        scale: &[1],
+        passes: 1,
+        ..quick("3 to 1, a pass of a second operator")
+    };
+    finds(Defect::ForeignEpochs, &bounds);
+}
+
+#[test]
+fn c11_a_new_data_directory_keeps_its_server_uuid() {
+    let bounds = Bounds {
+        start: Start::HeldBack,
+        transactions: 2,
+        faults: 1,
+        ..quick("a transaction of a former life of the primary, a fault")
+    };
+    finds(Defect::UuidsKept, &bounds);
+}
+
+#[test]
+fn rule_0_status_is_written_whatever_was_written_meanwhile() {
+    let bounds = Bounds {
+        start: Start::OneOutside,
+        passes: 1,
+        ..quick("one is no member, a pass of a second operator")
+    };
+    finds(Defect::BlindWrites, &bounds);
+}
+
+#[test]
+fn c6_a_baseline_is_forgotten() {
+    let bounds = Bounds {
+        faults: 1,
+        liveness: true,
+        ..quick("a fault")
+    };
+    finds(Defect::NoBaseline, &bounds);
 }

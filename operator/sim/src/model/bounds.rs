@@ -11,6 +11,9 @@ pub enum Start {
     Healthy,
     /// As healthy, but the last instance is no member yet.
     OneOutside,
+    /// As one outside, which has a transaction of an earlier life of the primary: it was cut off when somebody was elected
+    /// without that one, and the primary of then was rebuilt and is the primary again.
+    HeldBack,
     /// Nothing was ever recorded, and every data directory is empty.
     New,
 }

@@ -83,6 +83,9 @@ impl<const N: usize> Stateright for Model<N> {
             Property::<Self>::always("at most one can acknowledge", |model, state| {
                 state.at_most_one_can_acknowledge(&model.bounds)
             }),
+            Property::<Self>::always("the open primary enforces what status says", |_, state| {
+                state.the_open_primary_enforces_status()
+            }),
             Property::<Self>::always("no plan breaks an invariant", |_, state| {
                 state.flaw != Some(Flaw::Invariant)
             }),

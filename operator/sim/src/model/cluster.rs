@@ -1,7 +1,7 @@
 //! What Kubernetes does, and how a run begins.
 
 use super::bounds::{Bounds, Start};
-use super::ids::{Id, Ids, TXNS};
+use super::ids::{Id, Ids, TXNS, txn};
 use super::state::{Node, Operator, Owner, Pair, Phase, Primary, Process, STRAYS, Snapshot, State, Status, Told, Used};
 
 impl<const N: usize> State<N> {
@@ -45,9 +45,19 @@ impl<const N: usize> State<N> {
 
     /// A primary is open, and the members follow it.
     fn found(&mut self, bounds: &Bounds, replicas: usize) {
-        let outside = usize::from(bounds.start == Start::OneOutside);
+        let outside = usize::from(bounds.start != Start::Healthy);
         let members: Ids = (1..replicas - outside).map(|ordinal| Id::new(ordinal, 0)).collect();
-        let primary = Id::new(0, 0);
+        let former = Id::new(0, 0);
+        let primary = if bounds.start == Start::HeldBack {
+            self.written = 1;
+            self.origin[0] = Some(former);
+            self.number[0] = 1;
+            self.nodes[replicas - 1].executed = txn(0);
+            Id::new(0, 1)
+        } else {
+            former
+        };
+        self.nodes[0].life = primary.life();
         let acks = bounds.replicas / 2;
         self.status = Some(Status {
             epoch: 1,

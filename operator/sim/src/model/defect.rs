@@ -24,13 +24,15 @@ pub enum Defect {
     AnyoneAcknowledges,
     /// An instance takes commands that are not newer than the last one (C8).
     OldCommands,
-    /// Attaching drops a relay log that is not applied (C3).
+    /// What is received counts as applied, so that an instance is attached with a relay log, which drops it (C3). (Either of
+    /// the two, operator and instance, is enough to keep it.)
     RelayLogsDropped,
     /// A new data directory keeps its server_uuid (C11).
     UuidsKept,
     /// Status is written whatever was written meanwhile.
     BlindWrites,
-    /// Baselines are not demanded of a winner (C6).
+    /// An election knows of no baseline, so that what is older than the reign looks errant. (That a winner has to contain it
+    /// follows, while nobody's data directory is lost, from what it has to contain of the others.)
     NoBaseline,
 }
 
@@ -57,6 +59,10 @@ impl Bounds {
                     status.baseline = 0;
                 }
             }
+            Some(Defect::RelayLogsDropped) => each(view, |_, report, _| {
+                report.executed |= report.relay;
+                report.relay = 0;
+            }),
             Some(Defect::RelayLogsIgnored) => each(view, |_, report, _| report.relay = 0),
             Some(Defect::NoMarker) => each(view, |_, report, _| report.marker = Some(report.marker.unwrap_or(0))),
             Some(Defect::OldFacts) => each(view, |epoch, report, settled| {

@@ -57,7 +57,12 @@ impl<const N: usize> State<N> {
     fn accept(&mut self, message: Message, bounds: &Bounds) -> Course {
         let ordinal = message.to.ordinal();
         let node = &self.nodes[ordinal];
-        let old = message.pair <= node.accepted && !bounds.has(Defect::OldCommands);
+        let old = match bounds.defect {
+            Some(Defect::OldCommands) => false,
+            // Each process counts for itself: the seqs of two of them do not tell which command is the newer one.
+            Some(Defect::ForeignEpochs) => message.pair.epoch < node.accepted.epoch,
+            _ => message.pair <= node.accepted,
+        };
         let busy = node.progress.is_some() && message.order != Order::Fence;
         if message.to.life() != node.life || old || busy {
             return Course::NotTaken;

@@ -64,6 +64,19 @@ impl<const N: usize> State<N> {
         (0..N).filter(|ordinal| self.can_acknowledge(*ordinal, bounds)).count() <= 1
     }
 
+    /// The open primary lets nobody acknowledge but members, and waits for no fewer of them than status says (rule 1).
+    pub(super) fn the_open_primary_enforces_status(&self) -> bool {
+        let (Some(status), Some(primary)) = (self.status, self.open_primary()) else {
+            return true;
+        };
+        // An older status knows nothing of what was told since.
+        if self.used.restores > 0 {
+            return true;
+        }
+        let told = self.nodes[primary].told;
+        told.acks >= status.acks && told.members.iter().all(|id| status.members.contains(id))
+    }
+
     pub(super) fn milestones(&self, bounds: &Bounds) -> impl Iterator<Item = Milestone> {
         let status = self.status;
         let open = self.open_primary();
