@@ -46,6 +46,13 @@ these rules. `delete` never stands without a uid as precondition in the code.
 - apiGroups: [mysql.mainstay.dev]
   resources: [mysqlclusters/finalizers]
   verbs: [update]
+# Schedules create backups, retention deletes them; what a person created is changed in its status only.
+- apiGroups: [mysql.mainstay.dev]
+  resources: [mysqlbackups]
+  verbs: [get, list, watch, create, delete]
+- apiGroups: [mysql.mainstay.dev]
+  resources: [mysqlbackups/status, mysqlbackups/finalizers]
+  verbs: [update]
 - apiGroups: [apps]
   resources: [statefulsets]
   verbs: [get, list, watch, create, patch, delete]

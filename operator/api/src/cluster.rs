@@ -12,6 +12,8 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::backup_settings::BackupSettings;
+use crate::recovery::Recovery;
 use crate::status::MySQLClusterStatus;
 
 // Unknown fields are not refused here: the API server prunes them (and `kubectl` refuses them before that), and an older
@@ -40,6 +42,18 @@ use crate::status::MySQLClusterStatus;
     printcolumn(name = "Ready", type_ = "string", json_path = ".status.ready"),
     printcolumn(name = "Version", type_ = "string", json_path = ".status.version", priority = 1),
     printcolumn(name = "Epoch", type_ = "integer", json_path = ".status.epoch", priority = 1),
+    printcolumn(
+        name = "Last Backup",
+        type_ = "date",
+        json_path = ".status.backup.lastSuccessful.completedAt",
+        priority = 1
+    ),
+    printcolumn(
+        name = "Recoverable To",
+        type_ = "date",
+        json_path = ".status.backup.archive.throughTime",
+        priority = 1
+    ),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     validation = Rule::new("self.metadata.name.size() <= 40").message(
         "metadata.name: at most 40 characters, because the names of pods, claims, Services and Jobs are derived from it"
@@ -95,6 +109,10 @@ pub struct MySQLClusterSpec {
     /// How the first data came to be. Immutable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bootstrap: Option<Bootstrap>,
+
+    /// Backups and the archive of binlogs; unset: there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backup: Option<BackupSettings>,
 
     /// Certificates of the instances.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -201,12 +219,16 @@ pub struct Resources {
 
 /// How the first data came to be; exactly one member is set.
 #[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[x_kube(validation = Rule::new("has(self.initdb)").message("set exactly one of: initdb"))]
+#[x_kube(validation = Rule::new("has(self.initdb) != has(self.recovery)").message("set exactly one of: initdb, recovery"))]
 #[serde(rename_all = "camelCase")]
 pub struct Bootstrap {
     /// An empty server with a first application database and its owner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub initdb: Option<InitDb>,
+
+    /// The data of a backup and of the archive that follows it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recovery: Option<Recovery>,
 }
 
 /// An empty server with a first application database and its owner.

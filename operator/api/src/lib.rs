@@ -6,10 +6,16 @@
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt as _;
 
+pub mod backup;
+pub mod backup_settings;
+pub mod backup_status;
 pub mod cluster;
+pub mod recovery;
 mod schema;
 pub mod status;
+pub mod store;
 
+pub use backup::{MySQLBackup, MySQLBackupSpec, MySQLBackupStatus};
 pub use cluster::{MySQLCluster, MySQLClusterSpec};
 pub use status::MySQLClusterStatus;
 
@@ -22,7 +28,7 @@ pub const REQUEST_ANNOTATION: &str = "mysql.mainstay.dev/request";
 /// The custom resource definitions that `make gen` writes and the chart installs.
 #[must_use]
 pub fn custom_resource_definitions() -> Vec<CustomResourceDefinition> {
-    vec![MySQLCluster::crd()]
+    vec![MySQLCluster::crd(), MySQLBackup::crd()]
 }
 
 /// Name of the file below `crds/` that holds a definition.

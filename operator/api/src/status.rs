@@ -8,6 +8,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, MicroTime};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::backup_status::BackupSummary;
+
 // Nothing in here is bounded, unlike the spec: a bound that a long GTID set exceeds would refuse the write of the rules'
 // memory.
 /// What Mainstay knows of a cluster.
@@ -84,6 +86,9 @@ pub struct MySQLClusterStatus {
     /// The last change of primary.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_change: Option<LastChange>,
+    /// Backups and the archive.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub backup: Option<BackupSummary>,
     /// What stands between the declared and the actual state, by type.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,

@@ -84,6 +84,7 @@ pub static RESOURCES: &[Resource] = &[
     ),
     namespaced("coordination.k8s.io", "leases", "Lease"),
     with_status(namespaced("mysql.mainstay.dev", "mysqlclusters", "MySQLCluster"), true),
+    with_status(namespaced("mysql.mainstay.dev", "mysqlbackups", "MySQLBackup"), true),
 ];
 
 impl Resource {

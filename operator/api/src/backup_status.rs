@@ -1,0 +1,66 @@
+//! `MySQLCluster.status.backup`: backups and the archive of a cluster, as people and the scheduler read them.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Backups and the archive of a cluster. The archive moves all the time: it is written when a condition about it changes,
+/// and otherwise at most once a minute and only when transactions of clients came; what is true to the second is in the
+/// metrics and in `kubectl mainstay status`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct BackupSummary {
+    /// The newest backup that succeeded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_successful: Option<BackupReference>,
+    /// The newest backup that failed, while none has succeeded since.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_failed: Option<BackupReference>,
+    /// The newest backup that was restored and checked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_verified: Option<BackupReference>,
+    /// How far the archive of binlogs reaches.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub archive: Option<ArchiveStatus>,
+    /// The schedules, by name.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub schedules: Vec<ScheduleStatus>,
+}
+
+/// A backup that ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct BackupReference {
+    /// Name of the MySQLBackup.
+    pub name: String,
+    /// When it ended, or when it was checked.
+    pub completed_at: MicroTime,
+    /// Why it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+}
+
+/// How far the archive of binlogs reaches.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ArchiveStatus {
+    /// Transactions up to which a recovery is possible without a hole: a GTID set.
+    pub through_gtid: String,
+    /// Everything that was committed until then is stored.
+    pub through_time: MicroTime,
+    /// When that was seen.
+    pub observed_at: MicroTime,
+}
+
+/// A schedule of `spec.backup.schedules`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ScheduleStatus {
+    /// Its name.
+    pub name: String,
+    /// Since when it is known: what was due before is not made up.
+    pub since: MicroTime,
+    /// The due time of its newest run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_run: Option<MicroTime>,
+}
