@@ -6,6 +6,7 @@
 
 pub mod action;
 pub mod analyse;
+pub mod backup;
 pub mod build;
 pub mod check;
 pub mod diff;

@@ -7,10 +7,25 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
+use sha2::{Digest as _, Sha256};
+
 use crate::rules::InstanceName;
 
 /// Longest cluster name.
 pub const MAX_CLUSTER_NAME: usize = 40;
+
+/// Longest name of a backup: its Job's is [`BACKUP_END`] longer, and becomes the value of a label.
+pub const MAX_BACKUP_NAME: usize = 56;
+
+/// End of the names of a backup's Job and claim, which no claim of an instance has.
+pub const BACKUP_END: &str = "-backup";
+
+/// Name of the Job of a backup, and of its claim.
+#[must_use]
+pub fn backup_job(backup: &str) -> String {
+    format!("{backup}{BACKUP_END}")
+}
 
 /// End of a name that no cluster has: its Secret `<name>-ca` would be the `<cluster>-client-ca` of another one (F28).
 const RESERVED_END: &str = "-client";
@@ -163,6 +178,24 @@ impl Names {
         format!("{}-client-ca", self.cluster)
     }
 
+    /// Backup that a schedule asks for at this time: the same name in every pass, so that no second one is made.
+    ///
+    /// The hash is of both names that users give; their text is cut to fit, and only for people.
+    #[must_use]
+    pub fn scheduled_backup(&self, schedule: &str, at: Timestamp) -> String {
+        // A slash is in no name, so no two pairs are one text.
+        let digest = Sha256::digest(format!("{}/{schedule}", self.cluster));
+        let hash = digest
+            .iter()
+            .take(4)
+            .fold(0_u32, |hash, byte| hash << 8 | u32::from(*byte));
+        let end = format!("-{hash:08x}-{}", at.as_second().div_euclid(60));
+        let text = format!("{}-{schedule}", self.cluster);
+        let room = MAX_BACKUP_NAME.saturating_sub(end.len());
+        let text = text.get(..room).unwrap_or(&text).trim_end_matches('-');
+        format!("{text}{end}")
+    }
+
     /// DNS name of a Service, never with the cluster's domain, which is not always `cluster.local` (case F04).
     #[must_use]
     pub fn service_host(&self, service: &str) -> String {
@@ -282,6 +315,25 @@ mod tests {
         }
         // The longest host that CHANGE REPLICATION SOURCE takes.
         assert!(names.instance_host(&names.instance(6)).len() <= 255);
+    }
+
+    #[test]
+    fn f01_names_of_backups_fit_and_are_of_one_schedule() {
+        let at: Timestamp = "2026-11-30T03:00:00Z".parse().unwrap();
+        let name = |cluster: &str, schedule: &str| Names::new("n", cluster).scheduled_backup(schedule, at);
+        assert_eq!(name("shop", "nightly"), "shop-nightly-57bcae98-29933460");
+        for length in [1, 8, 17, 18, 19, MAX_CLUSTER_NAME] {
+            let (cluster, schedule) = ("c".repeat(length), "s-".repeat(9) + "s");
+            let job = backup_job(&name(&cluster, &schedule));
+            assert!(job.len() <= 63, "{job} has {} characters", job.len());
+            assert!(job.starts_with('c') && !job.contains("--"), "{job}");
+        }
+        // F28: two pairs of names that make one text; two long names that are cut to one.
+        assert_ne!(name("a-b", "c"), name("a", "b-c"));
+        let long = "x".repeat(MAX_CLUSTER_NAME);
+        assert_ne!(name(&long, "nightly"), name(&long, "weekly"));
+        // The claim of no instance has such a name.
+        assert!(!backup_job("data-shop").ends_with(|c: char| c.is_ascii_digit()));
     }
 
     #[test]
