@@ -4,6 +4,7 @@
 //! whether the memory is enough for what is configured, whether the overlay leaves the pod intact. All problems are
 //! reported at once, each with its field and what to do about it. Everything behind this step is infallible.
 
+mod backup;
 mod overlay;
 mod variables;
 
@@ -16,6 +17,7 @@ use mainstay_api::MySQLCluster;
 use mainstay_api::cluster::{DeletionPolicy, Durability, FormerData, ImagePullPolicy, InitDb, Resources, ServiceType};
 
 use crate::action::Application;
+use crate::backup::plan::Settings;
 use crate::names::{self, Names};
 use crate::quantity::Amount;
 use crate::sizing::{self, Memory, Sizes};
@@ -89,6 +91,8 @@ pub struct ValidatedCluster {
     pub overlay: Option<PodTemplateSpec>,
     /// What happens to the claims when the cluster is deleted.
     pub deletion_policy: DeletionPolicy,
+    /// Schedules and retention of backups; `None`: there are no backups.
+    pub backup: Option<Settings>,
 }
 
 /// The claim of an instance.
@@ -164,6 +168,7 @@ impl ValidatedCluster {
             former_data: failover.former_data.unwrap_or_default(),
             overlay: checked.overlay,
             deletion_policy: spec.deletion_policy.unwrap_or_default(),
+            backup: checked.backup,
         }
     }
 
@@ -193,6 +198,7 @@ struct Checked {
     config: BTreeMap<String, Setting>,
     sizes: Option<Sizes>,
     overlay: Option<PodTemplateSpec>,
+    backup: Option<Settings>,
 }
 
 impl Checked {
@@ -214,6 +220,14 @@ impl Checked {
         if let Err(contradiction) = &sizes {
             problems.push(SpecProblem::new(contradiction.field(), contradiction.to_string()));
         }
+        let backup = spec.backup.as_ref().map(|wish| backup::settings(wish, problems));
+        if let Some(wish) = spec
+            .bootstrap
+            .as_ref()
+            .and_then(|bootstrap| bootstrap.recovery.as_ref())
+        {
+            backup::recovery(wish, problems);
+        }
         let overlay = overlay::check(spec.pod_template.as_ref(), &Names::new("", name), problems);
         Self {
             replicas,
@@ -221,6 +235,7 @@ impl Checked {
             config,
             sizes: sizes.ok(),
             overlay,
+            backup,
         }
     }
 }
