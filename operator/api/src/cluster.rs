@@ -112,7 +112,7 @@ pub struct MySQLClusterSpec {
 
     /// Backups and the archive of binlogs; unset: there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub backup: Option<BackupSettings>,
+    pub backup: Option<Box<BackupSettings>>,
 
     /// Certificates of the instances.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -228,7 +228,7 @@ pub struct Bootstrap {
 
     /// The data of a backup and of the archive that follows it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub recovery: Option<Recovery>,
+    pub recovery: Option<Box<Recovery>>,
 }
 
 /// An empty server with a first application database and its owner.

@@ -88,7 +88,7 @@ pub struct MySQLClusterStatus {
     pub last_change: Option<LastChange>,
     /// Backups and the archive.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub backup: Option<BackupSummary>,
+    pub backup: Option<Box<BackupSummary>>,
     /// What stands between the declared and the actual state, by type.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,

@@ -349,6 +349,7 @@ struct Story {
     bases: Vec<Base>,
 }
 
+#[expect(clippy::too_many_lines, reason = "one story")]
 fn story() -> impl Strategy<Value = Story> {
     let reign = (1_usize..25, 0_usize..4, 1_usize..7);
     let places = prop::collection::vec(0.0_f64..1.0, 1..4);

@@ -245,6 +245,7 @@ fn one_backup_of_a_cluster_runs_at_a_time() {
 
 /// What stands in docs/backup.md, line by line.
 #[test]
+#[expect(clippy::too_many_lines, reason = "one table")]
 fn f23_a_backup_is_derived_from_its_job() {
     let waiting = |minutes| JobState::Waiting {
         since: minutes_ago(minutes),
