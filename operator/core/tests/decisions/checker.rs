@@ -193,7 +193,14 @@ fn clone_over(ordinal: usize) -> Action {
         host: "shop-1.shop-instances.prod.svc".to_owned(),
         port: 33062,
     };
-    command(ordinal, 5, Verb::Clone { donor })
+    command(
+        ordinal,
+        5,
+        Verb::Clone {
+            donor,
+            keep_former: false,
+        },
+    )
 }
 
 #[test]
@@ -344,7 +351,9 @@ fn invariant_4_who_may_win_and_when() {
 /// shop-2 is no member, fenced, and may become one.
 fn outside() -> State {
     healthy(3)
-        .rules(|rules| drop(rules.members.remove(&id(2))))
+        .rules(|rules| {
+            rules.members.remove(&id(2));
+        })
         .with(0, |i| i.told(&[id(1)], 1))
         .with(2, Instance::fenced)
 }
