@@ -1,0 +1,88 @@
+//! A directory as a stream, and back: tar, then zstd, then age if a key is given.
+//!
+//! Everything runs with bounded memory and at the pace of the slower side. SHA-256 and size are those of the bytes as
+//! stored; a reader compares them with the manifest's at the end, and gives an error instead of the end if they differ.
+//! So does age for each 64 KiB, and zstd for the content. `docs/backup-format.md` describes the same for people.
+
+mod error;
+mod key;
+mod seal;
+mod tally;
+mod tree;
+
+use std::path::Path;
+
+use mainstay_core::backup::manifest::StoredFile;
+use mainstay_core::backup::{Folder, Key};
+
+pub use error::ArchiveError;
+pub use key::{PrivateKey, Recipient};
+pub use seal::{Sealer, Sealing, open, open_bytes, seal_bytes};
+pub use tally::Tally;
+pub use tree::{Content, pack, unpack};
+
+use crate::pipe::pipe;
+use crate::port::{Existing, Span, Store, StreamOptions};
+
+/// What was stored of a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Packed {
+    /// The directory.
+    pub content: Content,
+    /// The object, for the manifest.
+    pub file: StoredFile,
+}
+
+/// Stores a directory under a new key. Paths, relative to the directory, for which `skip` is true are left out, with all
+/// that is in them. Nothing is stored on an error.
+pub async fn store_directory(
+    store: &dyn Store,
+    key: &Key,
+    directory: &Path,
+    skip: &(dyn Fn(&Path) -> bool + Send + Sync),
+    sealing: &Sealing,
+) -> Result<Packed, ArchiveError> {
+    let expected = tree::size(directory, skip).await?;
+    let (writer, reader) = pipe();
+    let options = StreamOptions {
+        existing: Existing::Keep,
+        expected: Some(expected),
+    };
+    let (packed, stored) = tokio::join!(
+        pack(directory, skip, writer, sealing),
+        store.put_stream(key, Box::pin(reader), options)
+    );
+    let (content, tally) = match (packed, stored) {
+        (Ok(packed), Ok(_)) => packed,
+        // Each side fails when the other does: the one that began is told.
+        (Err(ArchiveError::Sink { .. }) | Ok(_), Err(error)) => return Err(ArchiveError::Store(error)),
+        (Err(error), _) => return Err(error),
+    };
+    Ok(Packed {
+        content,
+        file: StoredFile {
+            name: key.file_name().to_owned(),
+            size: tally.bytes,
+            sha256: tally.sha256,
+        },
+    })
+}
+
+/// Restores a directory from an object of a folder, into an empty directory. On an error what is in the directory must not
+/// be used.
+pub async fn load_directory(
+    store: &dyn Store,
+    folder: &Folder,
+    file: &StoredFile,
+    key: Option<&PrivateKey>,
+    target: &Path,
+) -> Result<Content, ArchiveError> {
+    let object = folder.key(&file.name).map_err(|error| ArchiveError::Damaged {
+        reason: error.to_string(),
+    })?;
+    let download = store
+        .get_stream(&object, Span::ALL)
+        .await
+        .map_err(ArchiveError::Store)?;
+    unpack(open(download.body, file, key).await?, target).await
+}

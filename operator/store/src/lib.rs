@@ -1,0 +1,23 @@
+//! The object store: where backups and the binlog archive are kept.
+//!
+//! [`Store`] is the port; [`S3`] is its adapter for everything that speaks the S3 protocol, and [`Memory`] the one for
+//! tests, with faults by command. [`archive`] turns a directory into a stream and back: tar, zstd, and age encryption if
+//! a key is given, all with bounded memory. How objects are called, and what their manifests say, are decisions without
+//! I/O: they are in [`mainstay_core::backup`]. The format is described in `docs/backup-format.md`, so that somebody can
+//! restore without Mainstay.
+
+pub mod archive;
+mod error;
+mod memory;
+pub mod parts;
+pub mod pipe;
+mod port;
+mod s3;
+
+pub use error::{Place, StoreError};
+pub use mainstay_core::backup;
+pub use memory::{Failure, Fault, Memory, Operation};
+pub use port::{
+    Body, Depth, Download, Entry, Existing, Incomplete, Listing, ObjectInfo, Span, Store, Stored, StreamOptions,
+};
+pub use s3::{Identity, Keys, S3, Settings, SettingsError};
