@@ -8,6 +8,7 @@
 
 pub mod archive;
 mod error;
+mod faults;
 mod memory;
 pub mod parts;
 pub mod pipe;
@@ -15,8 +16,9 @@ mod port;
 mod s3;
 
 pub use error::{Place, StoreError};
+pub use faults::{Failure, Fault, Operation};
 pub use mainstay_core::backup;
-pub use memory::{Failure, Fault, Memory, Operation};
+pub use memory::Memory;
 pub use port::{
     Body, Depth, Download, Entry, Existing, Incomplete, Listing, ObjectInfo, Span, Store, Stored, StreamOptions,
 };

@@ -13,60 +13,10 @@ use mainstay_core::backup::{Folder, Key};
 use tokio::io::{AsyncReadExt as _, ReadBuf};
 
 use crate::error::{Place, StoreError};
+use crate::faults::{Failure, Fault, Operation};
 use crate::port::{
     Body, Depth, Download, Entry, Existing, Incomplete, Listing, ObjectInfo, Span, Store, Stored, StreamOptions,
 };
-
-/// What a fault hits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Operation {
-    /// [`Store::put`].
-    Put,
-    /// [`Store::put_stream`].
-    PutStream,
-    /// [`Store::get`].
-    Get,
-    /// [`Store::get_stream`].
-    GetStream,
-    /// [`Store::head`].
-    Head,
-    /// [`Store::list`].
-    List,
-    /// [`Store::delete`] and [`Store::delete_all`].
-    Delete,
-    /// [`Store::incomplete`].
-    Incomplete,
-    /// [`Store::abort`].
-    Abort,
-}
-
-/// How an operation fails.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Failure {
-    /// No answer; nothing was done.
-    Unreachable,
-    /// It is done, and the answer is lost.
-    AnswerLost,
-    /// Access denied; nothing was done.
-    Denied,
-    /// The bucket is gone.
-    NoSuchBucket,
-    /// A stream breaks for good after so many bytes. An upload stays unfinished, as when its process dies.
-    Cut(u64),
-    /// A bit of this byte is flipped: in what is stored, or in what is given. Nothing happens if there is no such byte.
-    Flip(u64),
-}
-
-/// A failure to come, once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fault {
-    /// Of which operation.
-    pub operation: Operation,
-    /// Of which of its calls, counted from now: 1 is the next one.
-    pub nth: u32,
-    /// How.
-    pub failure: Failure,
-}
 
 type Clock = dyn Fn() -> Timestamp + Send + Sync;
 

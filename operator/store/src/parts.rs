@@ -49,7 +49,7 @@ impl Schedule {
                 constant: 1000,
                 step: 1000,
             },
-            // The bound may have been wrong: the last 2000 parts double so often that hundreds of times as much fits.
+            // The bound may have been wrong: the last 2000 parts double so often that sixteen times as much fits.
             Some(bound) => {
                 let wanted = bound.div_ceil(8000).next_multiple_of(MIB);
                 Self {
@@ -152,8 +152,8 @@ mod tests {
         }
 
         #[test]
-        fn thirty_times_what_was_expected_fits(expected in 0..=MAX_OBJECT / 30) {
-            prop_assert!(parts(Schedule::new(Some(expected)), expected * 30).is_some());
+        fn sixteen_times_what_was_expected_fits(expected in 0..=MAX_OBJECT / 16) {
+            prop_assert!(parts(Schedule::new(Some(expected)), expected * 16).is_some());
         }
 
         #[test]

@@ -23,7 +23,8 @@ pub type Body = Pin<Box<dyn AsyncRead + Send>>;
 pub enum Existing {
     /// It is replaced.
     Replace,
-    /// It stays, and the operation fails with [`StoreError::AlreadyExists`].
+    /// It stays, and the operation fails with [`StoreError::AlreadyExists`]. A request whose answer was lost is repeated, and
+    /// then finds the object that it made itself: whoever makes objects under names of its own compares before it despairs.
     Keep,
 }
 
