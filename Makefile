@@ -79,6 +79,6 @@ images: setup ## build the images of MySQL for the testbed, and the operator's
 	@scripts/image
 
 kubectl-mainstay: setup ## install the kubectl plugin into BINDIR (/usr/local/bin)
-	@cargo build --workspace
+	@cargo build --workspace --bin mainstay
 	install -D -m 755 $(BINARY) $(DESTDIR)$(BINDIR)/kubectl-mainstay
 	@echo "Try: kubectl mainstay status CLUSTER"

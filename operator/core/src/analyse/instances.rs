@@ -132,8 +132,10 @@ fn running(view: &View<'_>, seen: Seen<'_>, analysis: &mut Analysis) {
         ("applier", &replication.applier_error),
     ];
     for (thread, error) in errors.into_iter().filter(|(_, error)| !error.is_empty()) {
-        // A receiver that retries is told only while there is somebody to receive from.
-        if thread == "applier" || view.open_primary().is_some() {
+        // A receiver's error is told while there is somebody to receive from, and who may: an old primary that was attached
+        // by the election is locked out until it is a member.
+        let missed = view.open_primary().is_some() && view.is_member(seen) && !replication.receiver_running;
+        if thread == "applier" || missed {
             analysis.found_on(
                 ProblemCode::ReplicationBroken,
                 name,

@@ -254,5 +254,8 @@ problems! {
         "bring the replicas back; what is written meanwhile may be lost with the primary";
     NoFailover: Notice, Nothing, Degraded,
         "k is 0: no other instance is known to hold what was committed",
-        "declare 3 replicas for failover";
+        "bring the other instances back, or declare 3 replicas";
+    BackupsNotMade: Degraded, Nothing, Degraded,
+        "spec.backup is declared, and this version makes no backups yet",
+        "make them by other means, and remove spec.backup until this version does";
 }

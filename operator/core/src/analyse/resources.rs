@@ -9,12 +9,19 @@ use crate::names::CLAIM_TEMPLATE;
 use crate::observed::{InstanceObserved, Mysqld, ObjectKind, Observed, PodView};
 use crate::subject::Subject;
 
-/// Fields that cannot be accepted.
+/// Fields that cannot be accepted, or that have no effect.
 pub(super) fn spec(subject: &Subject<'_>, analysis: &mut Analysis) {
     for problem in subject.spec.err().unwrap_or_default() {
         analysis.found(
             ProblemCode::SpecInvalid,
             format!("{}: {}", problem.field, problem.message),
+        );
+    }
+    // Nobody may rely on backups that are not made.
+    if subject.spec.is_ok_and(|spec| spec.backup.is_some()) {
+        analysis.found(
+            ProblemCode::BackupsNotMade,
+            "spec.backup is declared, and this version makes no backups yet".to_owned(),
         );
     }
 }

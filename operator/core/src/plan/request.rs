@@ -8,7 +8,7 @@ use crate::plan::draft::Draft;
 use crate::plan::election::{self, moment};
 use crate::plan::{forced, switchover, text};
 use crate::request::{Asked, Malformed, Verb, read};
-use crate::rules::{MemberId, Phase, Request, RequestState, Rules};
+use crate::rules::{InstanceName, MemberId, Phase, Request, RequestState, Rules};
 use crate::view::View;
 
 /// What a request came to, when it is not refused.
@@ -17,6 +17,8 @@ enum Outcome {
     Already(String),
     /// It is recorded in this pass.
     Recorded,
+    /// It cannot be judged before this instance was asked.
+    Hearing(InstanceName, std::time::Duration),
 }
 
 /// Takes up a new request. True: it is recorded in this pass, and nothing else is decided.
@@ -38,6 +40,11 @@ pub(crate) fn plan(view: &View<'_>, draft: &mut Draft) -> bool {
     };
     match carry_out(view, &asked, draft) {
         Ok(Outcome::Recorded) => true,
+        Ok(Outcome::Hearing(name, look_in)) => {
+            draft.wait("request", format!("{name} to be heard"));
+            draft.look_in(look_in);
+            false
+        }
         Ok(Outcome::Already(message)) => {
             draft.answer(answer(&asked, RequestState::Done, message, view.now));
             false
@@ -151,6 +158,20 @@ fn promote(view: &View<'_>, asked: &Asked, instance: &InstanceObserved, draft: &
         return Err(format!(
             "{name} is fenced on request: it has to be let in first (unfence)"
         ));
+    }
+    // An operator that has just begun has heard nobody yet.
+    let hearing = |instance: &InstanceObserved| {
+        let left = view
+            .timing
+            .silence
+            .checked_sub(view.age(View::silent_since(instance)?))?;
+        (!left.is_zero()).then_some(Outcome::Hearing(instance.name.clone(), left))
+    };
+    let both = [view.observed.instance(&primary.id.instance), Some(instance)];
+    if view.rules.phase == Phase::Open
+        && let Some(outcome) = both.into_iter().flatten().find_map(hearing)
+    {
+        return Ok(outcome);
     }
     if let Some(open) = view.open_primary() {
         if &open.instance.name == name {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 use mainstay_api::backup::{BackupMethod, BackupPhase, BackupStep};
 use mainstay_api::{MySQLBackupSpec, MySQLBackupStatus};
+use mainstay_core::analyse::{ProblemCode, analyse};
 use mainstay_core::backup::plan::{
     BackupAction, BackupPlan, BackupSeen, ClaimSeen, JobSeen, JobState, Listing, Progress, ScheduleSettings, Seen,
     Settings, StoredBackup, plan,
@@ -15,6 +16,8 @@ use mainstay_core::backup::summary::{ArchivePoint, runs, summary};
 use mainstay_core::names;
 use mainstay_core::observed::Mysqld;
 use mainstay_core::rules::Phase;
+use mainstay_core::subject::Subject;
+use mainstay_core::validate::ValidatedCluster;
 
 use crate::states::*;
 
@@ -612,4 +615,27 @@ fn an_idle_cluster_is_not_written_to() {
     // The objects were deleted: what was so stays so, and the schedule does not start anew.
     let gone = summary(Some(&first), &settings, &seen(vec![], vec![]), None, later(3600));
     assert_eq!(gone, first);
+}
+
+/// Nobody may believe that there are backups.
+#[test]
+fn a_declared_backup_that_nobody_makes_is_a_problem() {
+    let problem = |backup: serde_json::Value| {
+        let cluster = serde_json::from_value(serde_json::json!({
+            "apiVersion": "mysql.mainstay.dev/v1",
+            "kind": "MySQLCluster",
+            "metadata": {"name": "shop", "namespace": "prod", "uid": "uid-shop", "generation": 1},
+            "spec": {"replicas": 3, "image": "mysql:9.7.4", "storage": {"size": "1Gi"}, "backup": backup}
+        }));
+        let spec = ValidatedCluster::new(&cluster.unwrap()).unwrap();
+        let subject = Subject {
+            spec: Ok(&spec),
+            ..subject()
+        };
+        let analysis = analyse(&subject, &healthy(3).observation(), now());
+        analysis.of(ProblemCode::BackupsNotMade).count()
+    };
+    assert_eq!(problem(serde_json::Value::Null), 0);
+    let store = serde_json::json!({"store": {"bucket": "b", "credentialsSecret": {"name": "s"}}});
+    assert_eq!(problem(store), 1);
 }

@@ -12,6 +12,7 @@ use mainstay_core::GtidSet;
 use mainstay_core::analyse::PROBLEMS;
 use mainstay_core::status::{parts, seconds};
 
+use super::request::pending;
 use super::table::age;
 use super::view::is_fine;
 
@@ -40,6 +41,9 @@ pub(crate) fn explain(cluster: &MySQLCluster, now: Timestamp) -> String {
     subject.headline(&mut out);
     subject.election(&mut out);
     subject.conditions(&mut out, cluster.metadata.generation);
+    if let Some(pending) = pending(cluster) {
+        let _ = writeln!(out, "\n{pending}");
+    }
     subject.people(&mut out);
     subject.rebuilds(&mut out);
     subject.last_change(&mut out);

@@ -98,3 +98,20 @@ fn names_are_joined_as_a_person_would() {
     assert_eq!(either(&["a", "b"]), "a or b");
     assert_eq!(either(&["a", "b", "c"]), "a, b or c");
 }
+
+#[test]
+fn a_request_that_nobody_answers_is_told() {
+    let mut asked = cluster(json!({}));
+    let annotation = r#"{"id":"r9","verb":"promote","instance":"shop-2"}"#;
+    asked.metadata.annotations = Some([(mainstay_api::REQUEST_ANNOTATION.to_owned(), annotation.to_owned())].into());
+    let text = page(&asked);
+    assert!(
+        text.contains("promote shop-2 was asked for and is not answered yet"),
+        "{text}"
+    );
+    let answer = json!({"id": "r9", "verb": "promote", "instance": "shop-2", "result": "done", "message": "",
+        "at": "2026-11-29T11:51:00.000000Z"});
+    let status = asked.status.as_mut().unwrap();
+    status.request = Some(serde_json::from_value(answer).unwrap());
+    assert!(!page(&asked).contains("not answered yet"));
+}

@@ -141,6 +141,21 @@ fn unanswered(cluster: &MySQLCluster) -> Option<&String> {
     answered.is_none_or(|request| request.id != id).then_some(text)
 }
 
+/// What a person is told of an annotation that status does not answer.
+pub(crate) fn pending(cluster: &MySQLCluster) -> Option<String> {
+    let what = match mainstay_core::request::read(unanswered(cluster)?) {
+        Ok(asked) => match asked.name() {
+            Some(instance) => format!("{} {instance}", asked.verb.as_str()),
+            None => asked.verb.as_str().to_owned(),
+        },
+        Err(_) => format!("something (annotation {REQUEST_ANNOTATION})"),
+    };
+    Some(format!(
+        "{what} was asked for and is not answered yet. When that lasts for more than a few seconds, does the operator run? \
+         kubectl get pods -A -l app.kubernetes.io/name=mainstay"
+    ))
+}
+
 /// Waits for the operator's answer, and with `--wait` for the end; says what changes meanwhile.
 async fn follow(
     client: &Client,
@@ -167,7 +182,10 @@ async fn follow(
         }
         if began.elapsed() >= limit {
             let (waited, cluster) = (about.timeout, about.cluster.clone());
-            return Err(PluginError::Unfinished { waited, cluster });
+            return Err(match answer {
+                Some(_) => PluginError::Unfinished { waited, cluster },
+                None => PluginError::Unanswered { waited, cluster },
+            });
         }
         let progress = progress(status, answer.is_some());
         if about.wait && progress != told {

@@ -10,6 +10,7 @@ use mainstay_api::{MySQLCluster, MySQLClusterStatus};
 use serde::Serialize;
 
 use super::live::{Answers, Disk, Live};
+use super::request::pending;
 
 /// A cluster, from its status and from what its instances said when they were asked.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -307,6 +308,7 @@ fn remarks(cluster: &MySQLCluster, status: &MySQLClusterStatus, answers: &Answer
         }
         (Some(_), _) => {}
     }
+    remarks.extend(pending(cluster));
     let silent = answers
         .iter()
         .filter_map(|(name, answer)| Some((name, answer.as_ref().err()?)));

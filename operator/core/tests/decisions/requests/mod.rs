@@ -247,3 +247,14 @@ fn what_became_of_a_request_is_news_once() {
     );
     assert!(news(&opened, &opened).is_empty());
 }
+
+#[test]
+fn an_operator_that_has_just_begun_judges_no_promotion_before_it_has_heard_both() {
+    for ordinal in [0, 1] {
+        let state = healthy(3).with(ordinal, |i| i.silent(1)).asks(&asks("promote", 1));
+        assert_eq!(state.plan().answer, None);
+        let waits = format!("request waits for shop-{ordinal} to be heard");
+        assert!(state.waits().contains(&waits), "{}", state.waits());
+    }
+    refused(&healthy(3).with(1, |i| i.silent(3)).asks(&asks("promote", 1)), "shop-1");
+}
