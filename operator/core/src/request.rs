@@ -100,6 +100,12 @@ pub fn read(text: &str) -> Result<Asked, Malformed> {
         id: id_of(text),
         reason,
     };
+    // A list would be read field by field, by their order.
+    if !text.trim_start().starts_with('{') {
+        return Err(malformed(
+            r#"expected a JSON object, for example {"id":"1","verb":"promote","instance":"shop-1"}"#.to_owned(),
+        ));
+    }
     let asked: Asked = serde_json::from_str(text).map_err(|error| malformed(error.to_string()))?;
     if is_id(&asked.id) {
         Ok(asked)
@@ -168,9 +174,9 @@ mod tests {
             (r#"{"id":"","verb":"fence"}"#, None, "an id has 1 to 64"),
             (r#"{"id":"a b","verb":"fence"}"#, None, "an id has 1 to 64"),
             (r#"{"id":7,"verb":"fence"}"#, None, "invalid type: integer"),
-            (r#"["promote"]"#, None, ""),
-            ("promote shop-1", None, "expected value"),
-            ("", None, "EOF"),
+            (r#"["promote"]"#, None, "expected a JSON object"),
+            ("promote shop-1", None, "expected a JSON object"),
+            ("", None, "expected a JSON object"),
         ] {
             let malformed = read(text).unwrap_err();
             assert!(malformed.reason.contains(reason), "{text}: {}", malformed.reason);

@@ -135,7 +135,7 @@ fn what_is_so_already_is_done() {
 #[test]
 fn what_cannot_be_read_or_done_is_refused_once() {
     let state = healthy(3).asks("promote shop-1");
-    refused(&state, "failed to read the request: expected value");
+    refused(&state, "failed to read the request: expected a JSON object");
     let answered = state.plan().answer.unwrap();
     let again = healthy(3)
         .asks("promote shop-1")
@@ -147,6 +147,10 @@ fn what_cannot_be_read_or_done_is_refused_once() {
         (
             r#"{"id":"1","verb":"promte","instance":"shop-1"}"#,
             "unknown variant `promte`",
+        ),
+        (
+            r#"["1","promote","shop-1",true,null]"#,
+            "failed to read the request: expected a JSON object",
         ),
         (r#"{"id":"1","verb":"promote"}"#, "promote needs an instance"),
         (r#"{"id":"1","verb":"unfence"}"#, "unfence needs an instance"),
