@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::cluster::Cluster;
 use crate::wait;
 
-/// Asks until `instance` is the primary: it is refused while it is more than a second behind.
+/// Asks until `instance` is the primary: it is refused while it is more than half a second behind.
 pub async fn eventually(cluster: &Cluster, instance: &str, limit: Duration) -> Result<()> {
     wait::eventually("promoting", limit, || request(cluster, instance, limit)).await
 }
