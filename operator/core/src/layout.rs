@@ -38,6 +38,12 @@ pub const SERVER_TLS_DIR: &str = "/etc/mainstay/server-tls";
 /// CA certificates of the gRPC clients (Secret `<cluster>-client-ca`): `ca.crt`.
 pub const CLIENT_CA_DIR: &str = "/etc/mainstay/client-ca";
 
+/// Access to the object store (Secret `<cluster>-store`): the file of `mainstay_store::Access`. There is none while no store is
+/// declared: declaring one restarts no server.
+pub const STORE_DIR: &str = "/etc/mainstay/store";
+/// Access to the store that data is recovered from, and what is to be recovered (Secret `<cluster>-recovery`), while it is.
+pub const RECOVERY_DIR: &str = "/etc/mainstay/recovery";
+
 /// Files of [`SYSTEM_SECRET_DIR`]: the manager's own account, replication, clone and monitoring.
 pub const SYSTEM_ACCOUNTS: [&str; 4] = ["manager", "replication", "clone", "monitor"];
 

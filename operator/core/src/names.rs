@@ -178,6 +178,18 @@ impl Names {
         format!("{}-client-ca", self.cluster)
     }
 
+    /// Secret with the access to the object store; there is none while no store is declared.
+    #[must_use]
+    pub fn store_secret(&self) -> String {
+        format!("{}-store", self.cluster)
+    }
+
+    /// Secret with the access to the store that data is recovered from, while it is.
+    #[must_use]
+    pub fn recovery_secret(&self) -> String {
+        format!("{}-recovery", self.cluster)
+    }
+
     /// Backup that a schedule asks for at this time: the same name in every pass, so that no second one is made.
     ///
     /// The hash is of both names that users give; their text is cut to fit, and only for people.

@@ -6,6 +6,7 @@
 //! I/O: they are in [`mainstay_core::backup`]. The format is described in `docs/backup-format.md`, so that somebody can
 //! restore without Mainstay.
 
+mod access;
 pub mod archive;
 mod error;
 mod faults;
@@ -15,6 +16,7 @@ pub mod pipe;
 mod port;
 mod s3;
 
+pub use access::{ACCESS_FILE, Access, AccessError};
 pub use error::{Place, StoreError};
 pub use faults::{Failure, Fault, Operation};
 pub use mainstay_core::backup;

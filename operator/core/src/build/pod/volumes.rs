@@ -19,11 +19,15 @@ const ROOT: &str = "root";
 const APP: &str = "app";
 const SERVER_TLS: &str = "server-tls";
 const CLIENT_CA: &str = "client-ca";
+const STORE: &str = "store";
+const RECOVERY: &str = "recovery";
 /// The only key that an instance needs of a Secret for people.
 const PASSWORD: &str = "password";
 
 /// Names of the volumes that the template declares; the claim's comes on top.
-pub(in crate::build) const NAMES: [&str; 8] = [BIN, RUN, CONFIG, SYSTEM, ROOT, APP, SERVER_TLS, CLIENT_CA];
+pub(in crate::build) const NAMES: [&str; 10] = [
+    BIN, RUN, CONFIG, SYSTEM, ROOT, APP, SERVER_TLS, CLIENT_CA, STORE, RECOVERY,
+];
 
 /// Readable by the group that fsGroup gives the files to, by nobody else.
 const SECRET_MODE: i32 = 0o440;
@@ -52,6 +56,9 @@ pub(super) fn of_pod(cluster: &ValidatedCluster) -> Vec<Volume> {
         secret(ROOT, names.root_secret(), &[PASSWORD]),
         secret(SERVER_TLS, names.server_tls_secret(), &[]),
         secret(CLIENT_CA, names.client_ca_secret(), &[]),
+        // Always in the template, whether they exist or not: a store that is declared later restarts no server.
+        optional(secret(STORE, names.store_secret(), &[])),
+        optional(secret(RECOVERY, names.recovery_secret(), &[])),
     ];
     volumes.extend(
         cluster
@@ -78,6 +85,8 @@ pub(super) fn of_mysql(cluster: &ValidatedCluster) -> Vec<VolumeMount> {
         mount(ROOT, layout::ROOT_SECRET_DIR, true),
         mount(SERVER_TLS, layout::SERVER_TLS_DIR, true),
         mount(CLIENT_CA, layout::CLIENT_CA_DIR, true),
+        mount(STORE, layout::STORE_DIR, true),
+        mount(RECOVERY, layout::RECOVERY_DIR, true),
     ];
     mounts.extend(
         cluster
@@ -93,6 +102,16 @@ fn empty(name: &str, source: EmptyDirVolumeSource) -> Volume {
         name: name.to_owned(),
         empty_dir: Some(source),
         ..Default::default()
+    }
+}
+
+fn optional(volume: Volume) -> Volume {
+    Volume {
+        secret: volume.secret.map(|source| SecretVolumeSource {
+            optional: Some(true),
+            ..source
+        }),
+        ..volume
     }
 }
 
