@@ -87,14 +87,19 @@ impl Login {
     }
 }
 
-/// No answer, or none of a server; one that refuses a login has answered.
+/// ER_SERVER_OFFLINE_MODE: a former primary, to which the way still led.
+const OFFLINE: u16 = 3032;
+
+/// No answer, or none of a server that serves clients; one that refuses a login has answered.
 fn is_unreachable(error: &anyhow::Error) -> bool {
-    error.chain().any(|cause| {
-        cause.is::<Elapsed>()
-            || cause
-                .downcast_ref::<mysql_async::Error>()
-                .is_some_and(|e| matches!(e, mysql_async::Error::Io(_)))
-    })
+    let passes = |error: &mysql_async::Error| match error {
+        mysql_async::Error::Io(_) => true,
+        mysql_async::Error::Server(error) => error.code == OFFLINE,
+        _ => false,
+    };
+    error
+        .chain()
+        .any(|cause| cause.is::<Elapsed>() || cause.downcast_ref().is_some_and(passes))
 }
 
 /// A session.

@@ -2,6 +2,7 @@
 provisioner's (programs/provisioner)."""
 
 import json
+import time
 from pathlib import Path
 from typing import List
 
@@ -36,15 +37,20 @@ def break_disk(home: Home, node: str, pid: int, volume: str) -> None:
 
 
 def repair_disk(home: Home, node: str, pid: int, volume: str) -> None:
-    """Mounts the file system of a broken volume again, with log recovery. Its pods must be gone: they hold the old one."""
-    mount_point = _find(home, node, pid, volume)
-    holders = [line.split()[1] for line in Path(f"/proc/{pid}/mounts").read_text().splitlines()
-               if line.split()[0] == _device(mount_point, pid) and line.split()[1] != mount_point]
-    if holders:
-        raise TestbedError(f"failed to repair {volume}: a pod still has it mounted ({holders[0]}): delete the pod, wait "
-                           "until it is gone, and repair again")
-    run(_in_mounts_of(pid, ["umount", mount_point]), attempt=f"unmount the broken {volume}")
-    run(_in_mounts_of(pid, ["mount", "-t", "xfs", "-o", "loop,noatime", f"{mount_point}.img", mount_point]),
+    """Mounts the file system of a broken volume again, with log recovery. Its pods must be gone: they hold the old one.
+    One that ended half way goes on here: the broken file system is unmounted, and not yet mounted again."""
+    mount_point = str(home.volumes(node) / volume)
+    image = f"{mount_point}.img"
+    if not Path(image).exists():
+        raise _no_volume(node, volume)
+    if _is_mounted(home, node, pid, mount_point):
+        holders = [line.split()[1] for line in Path(f"/proc/{pid}/mounts").read_text().splitlines()
+                   if line.split()[0] == _device(mount_point, pid) and line.split()[1] != mount_point]
+        if holders:
+            raise TestbedError(f"failed to repair {volume}: a pod still has it mounted ({holders[0]}): delete the pod, "
+                               "wait until it is gone, and repair again")
+        run(_in_mounts_of(pid, ["umount", mount_point]), attempt=f"unmount the broken {volume}")
+    run(_in_mounts_of(pid, ["mount", "-t", "xfs", "-o", "loop,noatime", image, mount_point]),
         attempt=f"mount {volume} again")
 
 
@@ -55,9 +61,23 @@ def _device(mount_point: str, pid: int) -> str:
 
 def _find(home: Home, node: str, pid: int, volume: str) -> str:
     mount_point = str(home.volumes(node) / volume)
-    if mount_point not in _mounted(home.volumes(node), pid):
-        raise TestbedError(f"{node} has no volume {volume} mounted: 'testbed kubectl get pv' lists the volumes and nodes")
+    if not _is_mounted(home, node, pid, mount_point):
+        raise _no_volume(node, volume)
     return mount_point
+
+
+def _is_mounted(home: Home, node: str, pid: int, mount_point: str) -> bool:
+    """The kernel's table can be read without an entry when others mount and unmount meanwhile, as kubelets do with pods
+    that come and go: absent is what is absent several times."""
+    for _ in range(5):
+        if mount_point in _mounted(home.volumes(node), pid):
+            return True
+        time.sleep(0.1)
+    return False
+
+
+def _no_volume(node: str, volume: str) -> TestbedError:
+    return TestbedError(f"{node} has no volume {volume}: 'testbed kubectl get pv' lists the volumes and nodes")
 
 
 def detach_leftovers(home: Home) -> None:
