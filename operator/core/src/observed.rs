@@ -225,6 +225,9 @@ pub struct InstanceReport {
     pub pristine: bool,
     /// A list or k was told to the open server, and something of it failed: what `persisted` says of them is not in force.
     pub list_uncertain: bool,
+    /// Transactions that it had executed are not in its set any more: somebody reset its binlogs and GTIDs, or its volume is an
+    /// older copy. The set says nothing about its data, so nobody may compare by it.
+    pub history_reset: bool,
     /// The pod is being stopped and asks to be relieved (pre-stop).
     pub leaving: bool,
 }
@@ -245,7 +248,8 @@ impl InstanceReport {
     /// It was never opened and has no transaction: new, or left by a first election that came to no end (rule 9).
     #[must_use]
     pub fn is_blank(&self) -> bool {
-        self.persisted.told_epoch == 0 && self.persisted.primary.is_none() && self.set().is_empty()
+        let told = self.persisted.told_epoch > 0 || self.persisted.primary.is_some();
+        !told && !self.history_reset && self.set().is_empty()
     }
 }
 

@@ -82,6 +82,14 @@ impl Seen<'_> {
             .is_some_and(|answer| answer.verb == VerbKind::Fence && answer.failure.is_some())
     }
 
+    /// Why its set says nothing about its data, if that is so.
+    pub(crate) fn history_reset(&self) -> Option<String> {
+        let name = &self.instance.name;
+        self.report
+            .history_reset
+            .then(|| format!("the binlogs and GTIDs of {name} were reset, so nobody knows what it holds"))
+    }
+
     /// It received what it cannot apply.
     pub(crate) fn stuck(&self) -> bool {
         !self.report.fully_applied() && !self.report.replication.applier_error.is_empty()
@@ -154,6 +162,19 @@ impl<'a> View<'a> {
     /// The recorded k, as a number of instances.
     pub(crate) fn acks(&self) -> usize {
         usize::try_from(self.rules.acks_required).unwrap_or(usize::MAX)
+    }
+
+    /// Nobody else may acknowledge and nobody has to: what the primary holds is all there is.
+    pub(crate) fn stands_alone(&self) -> bool {
+        self.rules.members.is_empty() && self.rules.acks_required == 0
+    }
+
+    /// All instances are heard, and none of them is a member or the primary any more: each is in another life of its data
+    /// directory. Only a person can say then whose data counts.
+    pub(crate) fn nobody_is_left(&self) -> bool {
+        let mut wanted = self.observed.instances.iter().filter(|instance| self.wanted(instance));
+        let all = wanted.all(|instance| instance.report().is_some());
+        all && !self.heard().any(|seen| self.is_member(seen) || self.is_primary(seen))
     }
 
     /// Every instance that is heard.

@@ -204,6 +204,7 @@ impl TryFrom<&proto::Status> for InstanceReport {
             config_hash: status.config_hash.clone(),
             pristine: status.pristine,
             list_uncertain: status.list_uncertain,
+            history_reset: status.history_reset,
             leaving: status.leaving,
             marker: status
                 .marker
@@ -241,6 +242,7 @@ pub fn status(instance: &InstanceName, seq: u64, report: &InstanceReport) -> pro
         config_hash: report.config_hash.clone(),
         pristine: report.pristine,
         list_uncertain: report.list_uncertain,
+        history_reset: report.history_reset,
         connections: 0,
         max_connections: 0,
         leaving: report.leaving,
@@ -467,6 +469,7 @@ mod tests {
             config_hash: "abc".to_owned(),
             pristine: false,
             list_uncertain: true,
+            history_reset: true,
             leaving: true,
         }
     }

@@ -191,6 +191,7 @@ fn attend(
         tokio::spawn(peers::keep_in_touch(Arc::clone(shared))),
         tokio::spawn(guard::fence_oneself(Arc::clone(shared), Arc::clone(server))),
         tokio::spawn(guard::end_what_is_frozen(Arc::clone(shared), Arc::clone(server))),
+        tokio::spawn(guard::give_up_lost_history(Arc::clone(shared), Arc::clone(server))),
     ]
 }
 

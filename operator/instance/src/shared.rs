@@ -103,6 +103,8 @@ pub(crate) struct Shared {
     reading: Mutex<Option<Reading>>,
     server_uuid: Mutex<KnownUuid>,
     observing: tokio::sync::Mutex<u64>,
+    history: Mutex<History>,
+    history_lost: watch::Sender<Option<String>>,
     busy_until: Mutex<Instant>,
     wake: Notify,
     applied: Mutex<[u8; 32]>,
@@ -152,6 +154,8 @@ impl Shared {
             reading: Mutex::new(None),
             server_uuid: Mutex::default(),
             observing: tokio::sync::Mutex::new(0),
+            history: Mutex::default(),
+            history_lost: watch::Sender::new(None),
             busy_until: Mutex::new(Instant::now()),
             wake: Notify::new(),
             applied: Mutex::default(),
@@ -370,6 +374,9 @@ impl Shared {
                 state: Arc::new(state.clone()),
             });
         }
+        if let Some(state) = &answer {
+            self.compare_history(&basis.incarnation, &state.executed);
+        }
         *lock(&self.last) = answer;
         let status = Arc::new(self.compose(*seq, &basis, server.as_ref()));
         self.status.send_if_modified(|last| {
@@ -378,6 +385,37 @@ impl Shared {
             news
         });
         status
+    }
+
+    /// What was executed once stays executed. Where it does not, whoever counts on this data has to know.
+    fn compare_history(&self, incarnation: &str, executed: &GtidSet) {
+        let state = self.state();
+        if state.incarnation != incarnation {
+            return;
+        }
+        let mut history = lock(&self.history);
+        if history.incarnation != incarnation {
+            *history = History {
+                incarnation: incarnation.to_owned(),
+                executed: state.executed.clone(),
+            };
+        }
+        let lost = history.executed.subtract(executed);
+        if lost.is_empty() || state.stands_alone(&self.config.instance) {
+            if !lost.is_empty() {
+                tracing::warn!(%lost, "binlogs and GTIDs were reset; nobody else holds data, so this is what counts");
+            }
+            history.executed = executed.clone();
+        } else {
+            tracing::error!(%lost, "binlogs and GTIDs were reset: nobody knows what this data directory holds");
+            self.history_lost.send_replace(Some(incarnation.to_owned()));
+        }
+    }
+
+    /// The incarnation whose history was lost, whenever one is seen.
+    #[must_use]
+    pub(crate) fn watch_history(&self) -> watch::Receiver<Option<String>> {
+        self.history_lost.subscribe()
     }
 
     fn note_answer(&self, mut basis: Basis, answered: bool) -> Basis {
@@ -400,6 +438,7 @@ impl Shared {
         let state = self.state();
         let reported = lock(&self.reported);
         Basis {
+            history_reset: state.history_reset,
             reported: reported.told.clone(),
             list_uncertain: reported.fails,
             incarnation: state.incarnation,
@@ -431,13 +470,14 @@ impl Shared {
             config_hash: self.config.config_hash.clone(),
             leaving: *self.leaving.borrow(),
             list_uncertain: basis.list_uncertain,
+            history_reset: basis.history_reset,
             ..proto::Status::default()
         };
         match server {
             Some(Ok(server)) => {
                 status::fill(&mut status, &self.config.cluster, server);
                 status.marker = self.marker(basis.process.run).map(|set| set.to_string());
-                status.pristine = status::is_pristine(&basis.reported, server);
+                status.pristine = !basis.history_reset && status::is_pristine(&basis.reported, server);
                 status.message = self.secrets().problems.join("; ");
             }
             Some(Err(error)) => {
@@ -473,6 +513,13 @@ impl Shared {
     }
 }
 
+/// What was executed in a life of a data directory.
+#[derive(Default)]
+struct History {
+    incarnation: String,
+    executed: GtidSet,
+}
+
 /// A server_uuid, and the data directory that has it.
 #[derive(Default)]
 struct KnownUuid {
@@ -489,6 +536,7 @@ fn server_uuid(auto_cnf: &Path) -> String {
 
 /// What was known before the server was looked at.
 struct Basis {
+    history_reset: bool,
     reported: Persisted,
     list_uncertain: bool,
     incarnation: String,

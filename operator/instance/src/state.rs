@@ -76,7 +76,8 @@ pub(crate) enum Stage {
     Retiring,
     /// It is being replaced by a clone: what lies there is not to be served.
     Cloning,
-    /// It is a whole clone on which no server has answered yet.
+    /// It is whole and begins another life, in which no server has answered yet: a clone, or one whose history was reset. Its
+    /// server gets a server_uuid of its own.
     Cloned,
 }
 
@@ -89,7 +90,14 @@ pub(crate) struct State {
     pub(crate) stage: Stage,
     /// What this instance was last told.
     pub(crate) told: Persisted,
+    /// Transactions that were executed once in this life: what the server has must contain them.
+    pub(crate) executed: GtidSet,
+    /// It did not: its set says nothing about its data.
+    pub(crate) history_reset: bool,
 }
+
+/// Bytes of the text of a set that is remembered; a longer one (thousands of gaps) leaves the former one in its place.
+const EXECUTED: usize = 16 * 1024;
 
 impl State {
     /// Identity of the data directory.
@@ -107,6 +115,31 @@ impl State {
             seq: self.told.seq,
             ..Persisted::default()
         };
+        self.executed = GtidSet::new();
+        self.history_reset = false;
+    }
+
+    /// The data stays and nobody knows what it holds: another life, with a server_uuid of its own, because the GTIDs that the
+    /// server would issue now were issued before.
+    pub(crate) fn lose_history(&mut self) {
+        self.begin_life();
+        self.stage = Stage::Cloned;
+        self.history_reset = true;
+    }
+
+    /// Remembers what was executed.
+    pub(crate) fn note_executed(&mut self, executed: &GtidSet) {
+        if executed.to_string().len() <= EXECUTED {
+            self.executed = executed.clone();
+        }
+    }
+
+    /// This instance is the primary and nobody else counts: whatever its server says is all there is.
+    #[must_use]
+    pub(crate) fn stands_alone(&self, own: &InstanceName) -> bool {
+        let primary = self.told.primary.as_ref();
+        let itself = primary.is_some_and(|id| &id.instance == own && id.incarnation.0 == self.incarnation);
+        itself && self.told.members.is_empty() && self.told.acks_required == 0
     }
 }
 
@@ -123,6 +156,10 @@ struct Body {
     baseline: GtidSet,
     members: Vec<Member>,
     acks_required: u32,
+    #[serde(default)]
+    executed: GtidSet,
+    #[serde(default)]
+    history_reset: bool,
 }
 
 /// What is read of a body whose format is not known.
@@ -169,6 +206,8 @@ impl From<&State> for Body {
             baseline: state.told.baseline.clone(),
             members: state.told.members.iter().map(Into::into).collect(),
             acks_required: state.told.acks_required,
+            executed: state.executed.clone(),
+            history_reset: state.history_reset,
         }
     }
 }
@@ -193,6 +232,8 @@ impl From<Body> for State {
                     .collect(),
                 acks_required: body.acks_required,
             },
+            executed: body.executed,
+            history_reset: body.history_reset,
         }
     }
 }
@@ -466,6 +507,50 @@ mod tests {
                 ..Persisted::default()
             }
         );
+    }
+
+    #[test]
+    fn a_history_that_was_reset_is_another_life() {
+        let mut state = state(4, 7);
+        state.note_executed(&"3e11fa47-71ca-11e1-9e33-c80aa9429562:1-9".parse().unwrap());
+        state.lose_history();
+        assert_ne!(state.incarnation, "5c5b");
+        assert!(state.history_reset && state.executed.is_empty() && state.told.told_epoch == 0);
+        assert_eq!(state.stage, Stage::Cloned);
+        state.begin_life();
+        assert!(!state.history_reset, "a clone has the history of its donor");
+    }
+
+    #[test]
+    fn what_an_older_version_wrote_has_no_history() {
+        let former = Body::from(&state(4, 7));
+        let mut json = serde_json::to_value(former).unwrap();
+        let fields = json.as_object_mut().unwrap();
+        fields.remove("executed");
+        fields.remove("historyReset");
+        let body: Body = serde_json::from_value(json).unwrap();
+        assert_eq!(State::from(body), state(4, 7));
+    }
+
+    #[test]
+    fn only_a_primary_without_members_stands_alone() {
+        let own = InstanceName("shop-0".to_owned());
+        let mut state = State {
+            incarnation: "5c5b".to_owned(),
+            ..State::default()
+        };
+        assert!(!state.stands_alone(&own), "it was told nothing");
+        let member = |incarnation: &str| MemberId {
+            instance: own.clone(),
+            incarnation: Incarnation(incarnation.to_owned()),
+        };
+        state.told.primary = Some(member("5c5b"));
+        assert!(state.stands_alone(&own));
+        state.told.acks_required = 1;
+        assert!(!state.stands_alone(&own));
+        state.told.acks_required = 0;
+        state.told.members.push(member("other"));
+        assert!(!state.stands_alone(&own));
     }
 
     #[test]

@@ -48,6 +48,7 @@ fn report(epoch: u64, seq: u64) -> InstanceReport {
         config_hash: String::new(),
         pristine: false,
         list_uncertain: false,
+        history_reset: false,
         leaving: false,
     }
 }

@@ -96,7 +96,9 @@ fn heard(view: &View<'_>, seen: Seen<'_>, analysis: &mut Analysis) {
     }
     let member = view.rules.members.iter().find(|id| &id.instance == name);
     let known = view.is_member(seen) || view.is_primary(seen);
-    if let Some(member) = member
+    if let Some(reset) = seen.history_reset() {
+        analysis.found_on(ProblemCode::HistoryReset, name, reset);
+    } else if let Some(member) = member
         && member.incarnation != report.incarnation
     {
         analysis.found_on(

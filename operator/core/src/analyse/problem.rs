@@ -226,6 +226,10 @@ problems! {
     VolumeReplaced: Degraded, Nothing, Degraded,
         "a member is heard with another incarnation",
         "it leaves the members when the others contain everything, then it is cloned";
+    HistoryReset: Degraded, Nothing, Degraded,
+        "the binlogs and GTIDs of an instance were reset, or its volume is an older copy",
+        "it is isolated and rebuilt from another instance; if every instance was reset, say whose data counts: \
+         kubectl mainstay promote --accept-data-loss";
     ErrantTransactions: Degraded, Nothing, Degraded,
         "a replica has transactions that the primary does not have and did not write",
         "it is isolated and rebuilt from another instance; what it alone had is not kept";

@@ -141,7 +141,7 @@ impl Checker<'_> {
             "too few followers".to_owned()
         });
         if accepted {
-            accepted_loss(before, after, &primary.id, &set, violations);
+            self.accepted_loss(before, after, &primary.id, &set, violations);
         } else {
             self.election(before, &primary.id, &set, violations);
         }
@@ -183,7 +183,8 @@ impl Checker<'_> {
 
     /// Invariants 5 and 6.
     fn membership(&self, before: &Rules, after: &Rules, raised: bool, violations: &mut Violations) {
-        let same_reign = before.primary == after.primary && before.baseline == after.baseline;
+        let same_reign =
+            before.primary == after.primary && (before.baseline == after.baseline || self.rebases(before, after));
         violations.unless(same_reign, 4, || "changes the reign without an election".to_owned());
         let changed = before.members != after.members || before.acks_required != after.acks_required;
         violations.unless(raised || !changed, 3, || {
@@ -210,6 +211,16 @@ impl Checker<'_> {
                 "k is raised unseen".to_owned()
             });
         }
+    }
+
+    /// A primary that stands alone and is open has all there is, whatever the baseline said.
+    fn rebases(&self, before: &Rules, after: &Rules) -> bool {
+        let alone = |rules: &Rules| rules.members.is_empty() && rules.acks_required == 0;
+        let open = before.primary.as_ref().and_then(|primary| self.find(&primary.id));
+        alone(before)
+            && alone(after)
+            && after.epoch > before.epoch
+            && open.is_some_and(|(_, open)| open.writable && open.set() == after.baseline)
     }
 
     fn dropped(
@@ -244,6 +255,34 @@ impl Checker<'_> {
             format!("{} may hold the only copy", member.instance)
         });
     }
+
+    /// Invariant 15: what a person gives up is a member's or the old primary's, or nobody is left who is either; and what is
+    /// known of it is written down.
+    fn accepted_loss(
+        &self,
+        before: &Rules,
+        after: &Rules,
+        winner: &MemberId,
+        set: &GtidSet,
+        violations: &mut Violations,
+    ) {
+        let old = before.primary.as_ref().map(|primary| &primary.id);
+        let part = old == Some(winner) || before.members.contains(winner) || self.nobody_is_left(before, winner);
+        violations.unless(part, 15, || {
+            format!("{} takes no part and is promoted", winner.instance)
+        });
+        let told = after.data_loss.as_ref().filter(|loss| loss.epoch == after.epoch);
+        let missing = before.baseline.subtract(set);
+        let written = missing.is_empty() || told.is_some_and(|loss| loss.missing.contains(&missing));
+        violations.unless(written, 15, || "hides what is lost".to_owned());
+    }
+
+    fn nobody_is_left(&self, before: &Rules, winner: &MemberId) -> bool {
+        let part = |id: &MemberId| self.find(id).is_some();
+        let old = before.primary.as_ref().is_some_and(|primary| part(&primary.id));
+        let reset = self.find(winner).is_some_and(|(_, report)| report.history_reset);
+        reset && !old && !before.members.iter().any(part)
+    }
 }
 
 /// A person accepted, in the memory that was read, that data is lost when this one is promoted.
@@ -254,17 +293,4 @@ fn accepted(before: &Rules, winner: &MemberId) -> bool {
             && request.accept_data_loss
             && request.instance.as_ref() == Some(&winner.instance)
     })
-}
-
-/// Invariant 15: what a person gives up is a member's or the old primary's, and what is known of it is written down.
-fn accepted_loss(before: &Rules, after: &Rules, winner: &MemberId, set: &GtidSet, violations: &mut Violations) {
-    let old = before.primary.as_ref().map(|primary| &primary.id);
-    let part = old == Some(winner) || before.members.contains(winner);
-    violations.unless(part, 15, || {
-        format!("{} takes no part and is promoted", winner.instance)
-    });
-    let told = after.data_loss.as_ref().filter(|loss| loss.epoch == after.epoch);
-    let missing = before.baseline.subtract(set);
-    let written = missing.is_empty() || told.is_some_and(|loss| loss.missing.contains(&missing));
-    violations.unless(written, 15, || "hides what is lost".to_owned());
 }

@@ -58,6 +58,10 @@ pub(crate) fn able(view: &View<'_>, instance: &InstanceObserved) -> Result<Membe
 
 /// Another instance that can be reached has everything that this one has, and more.
 fn better(view: &View<'_>, seen: Seen<'_>) -> Option<String> {
+    if seen.report.history_reset {
+        // Then nobody is left whose set could be compared with anything.
+        return None;
+    }
     let set = seen.report.set();
     let fit = |other: &Seen<'_>| {
         takes_part(view, *other) && other.running() && !view.kept_out(other.instance) && other.id() != seen.id()
@@ -76,7 +80,7 @@ fn better(view: &View<'_>, seen: Seen<'_>) -> Option<String> {
 }
 
 fn takes_part(view: &View<'_>, seen: Seen<'_>) -> bool {
-    view.is_member(seen) || view.is_primary(seen)
+    view.is_member(seen) || view.is_primary(seen) || (seen.report.history_reset && view.nobody_is_left())
 }
 
 /// Records the person's word; an election is begun if none is going on.

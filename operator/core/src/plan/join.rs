@@ -52,7 +52,17 @@ fn judge_one<'a>(view: &View<'a>, open: Seen<'a>, seen: Seen<'a>, returning: &mu
         return;
     }
     let set = seen.report.set();
-    if let Some(errant) = View::errant(seen, open) {
+    if let Some(reset) = seen.history_reset() {
+        // Its data may be the only other copy of an acknowledged write until rule 1 has shown that it is not.
+        if view.rules.members.iter().any(|id| id.instance == seen.instance.name) {
+            draft.wait(
+                seen.instance.name.0.clone(),
+                format!("the others to contain everything ({reset})"),
+            );
+        } else {
+            returning.rebuild.push((seen, reset));
+        }
+    } else if let Some(errant) = View::errant(seen, open) {
         returning.rebuild.push((seen, text::errant(seen, open, &errant)));
     } else if set.is_empty() && !open.report.set().is_empty() {
         returning

@@ -86,6 +86,7 @@ pub(crate) fn could_follow(view: &View<'_>, seen: Seen<'_>, winner: Seen<'_>) ->
         && view.held(seen)
         && !view.kept_out(seen.instance)
         && !seen.stuck()
+        && !seen.report.history_reset
         && winner.report.set().contains(&set)
         && !seen.lacks_purged(winner)
         // A new data directory next to one with data is cloned, because replaying a history takes long. Not a member's,
@@ -106,6 +107,7 @@ fn followers(view: &View<'_>, winner: Seen<'_>) -> BTreeSet<MemberId> {
     let complete = |seen: &Seen<'_>| {
         view.held(*seen)
             && !view.kept_out(seen.instance)
+            && !seen.report.history_reset
             && view.follows(*seen, &id)
             && seen.report.replication.receiver_running
             && seen.report.set().contains(&set)
@@ -196,7 +198,7 @@ pub(crate) fn may_open(view: &View<'_>, primary: Seen<'_>) -> bool {
     });
     view.fenced(primary)
         && primary.report.fully_applied()
-        && set.contains(&view.rules.baseline)
+        && (set.contains(&view.rules.baseline) || view.stands_alone())
         && count(contain.count()) >= view.rules.acks_required
 }
 

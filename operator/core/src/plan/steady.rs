@@ -3,7 +3,7 @@
 use crate::plan::draft::Draft;
 use crate::plan::goal::{Change, Goal};
 use crate::plan::{acks, attach, join, leave, list, rebuild, switchover};
-use crate::rules::PrimaryRef;
+use crate::rules::{PrimaryRef, Rules};
 use crate::view::{Seen, View};
 
 /// One pass of a cluster whose primary is open.
@@ -13,6 +13,9 @@ use crate::view::{Seen, View};
 pub(crate) fn plan(view: &View<'_>, primary: &PrimaryRef, open: Seen<'_>, draft: &mut Draft) {
     draft.look_in(view.timing.patrol);
     if switchover::due(view, open, draft) {
+        return;
+    }
+    if rebase(view, open, draft) {
         return;
     }
     let goal = Goal::of(view, open);
@@ -33,4 +36,23 @@ pub(crate) fn plan(view: &View<'_>, primary: &PrimaryRef, open: Seen<'_>, draft:
 
     let facts_needed = goal.change != Change::None || !returning.ready.is_empty();
     list::put_in_force(view, open, &goal, facts_needed, draft);
+}
+
+/// The binlogs and GTIDs of a primary that stands alone were reset. It has all there is, so the baseline, by which others will
+/// be compared, is what it says now (rule 9).
+fn rebase(view: &View<'_>, open: Seen<'_>, draft: &mut Draft) -> bool {
+    let set = open.report.set();
+    if !view.stands_alone() || set.contains(&view.rules.baseline) {
+        return false;
+    }
+    let name = &open.instance.name;
+    let rules = Rules {
+        epoch: view.rules.epoch.saturating_add(1),
+        owner: view.observed.operator.clone(),
+        baseline: set,
+        ..view.rules.clone()
+    };
+    let message = format!("the binlogs and GTIDs of {name} were reset; it stands alone, so its data is what counts");
+    draft.record(view, rules, "HistoryReset", message);
+    true
 }

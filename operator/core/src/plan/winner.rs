@@ -49,7 +49,7 @@ fn candidates<'a>(view: &View<'a>, held: &[Seen<'a>]) -> Vec<Seen<'a>> {
             && view.legit(*seen).contains(&set)
             && must_contain.iter().all(|legit| set.contains(legit))
     };
-    let wanted = |seen: &Seen<'_>| !view.kept_out(seen.instance);
+    let wanted = |seen: &Seen<'_>| !view.kept_out(seen.instance) && !seen.report.history_reset;
     held.iter().copied().filter(wanted).filter(may_win).collect()
 }
 

@@ -70,7 +70,7 @@ fn changed(random: &mut Random, replicas: u64, instance: Instance) -> Instance {
         VerbKind::Mark,
         VerbKind::Clone,
     ];
-    match random.below(18) {
+    match random.below(19) {
         0 => instance.mysqld(*random.pick(&states).unwrap()),
         1 => instance.writable(),
         2 => instance.fenced(),
@@ -100,7 +100,8 @@ fn changed(random: &mut Random, replicas: u64, instance: Instance) -> Instance {
             let purged = any_set(random);
             instance.report(|report| report.purged = purged)
         }
-        16 => instance.pod(|pod| pod.template = Some("t0".to_owned())),
+        16 => instance.report(|report| report.history_reset = true),
+        17 => instance.pod(|pod| pod.template = Some("t0".to_owned())),
         _ => {
             let executed = any_set(random);
             instance.report(|report| report.executed = executed)

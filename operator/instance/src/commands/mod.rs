@@ -257,10 +257,16 @@ impl Commands {
             self.shared.set_marker(None);
         }
         let (head, verb) = (head.clone(), verb.clone());
+        let executed = self.shared.reading().map(|reading| reading.state.executed.clone());
         let write = self.shared.write_state(move |state| {
             let newer = (head.epoch, head.seq) > (state.told.epoch, state.told.seq);
             if newer {
                 state.told = tell(&state.told, &head, &verb, &own);
+                if let Some(executed) = &executed {
+                    state.note_executed(executed);
+                }
+                // Its data becomes what counts.
+                state.history_reset &= !matches!(verb, Verb::Open { .. });
             }
             newer
         });

@@ -234,3 +234,98 @@ async fn pre_stop_asks_to_be_relieved_and_returns_when_it_is() {
     assert_eq!(status["persisted"]["acksRequired"], 1);
     cluster.cut().await;
 }
+
+/// `RESET BINARY LOGS AND GTIDS` on any instance: it gives its identity up by itself, although nothing else of it changed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs the files of a MySQL image: MAINSTAY_TEST_MYSQL"]
+async fn a_reset_history_is_another_life() {
+    show_logs();
+    let mut cluster = Cluster::bootstrap(3).await;
+    make_table(&mut cluster, 0).await;
+    insert(&cluster.nodes[0], 1).await.unwrap();
+    let set = cluster.nodes[0].report().await.executed;
+    cluster.nodes[2].wait_for(&set).await;
+    for node in [2, 0] {
+        let node = &mut cluster.nodes[node];
+        let before = node.report().await;
+        let mut conn = node.inside().await;
+        if !before.writable {
+            conn.query_drop("STOP REPLICA").await.unwrap();
+        }
+        conn.query_drop("RESET BINARY LOGS AND GTIDS").await.unwrap();
+        drop(conn);
+        let report = node
+            .wait("it begins another life", |report| {
+                report.mysqld == Mysqld::Running && report.history_reset
+            })
+            .await;
+        assert_ne!(report.incarnation, before.incarnation);
+        assert_ne!(report.server_uuid, before.server_uuid, "its GTIDs were issued before");
+        assert!(!report.writable && report.replication.source_host.is_none() && !report.pristine && !report.is_blank());
+        assert_eq!(report.persisted.told_epoch, 0);
+        assert_eq!(
+            report.persisted.epoch, before.persisted.epoch,
+            "older commands stay refused"
+        );
+        let rows = node.text("SELECT CAST(COUNT(*) AS CHAR) FROM my_app.t").await;
+        assert_eq!(rows.as_deref(), Some("1"), "its data is as it was");
+        // It is remembered on the volume.
+        node.cut().await;
+        node.start().await;
+        let again = node.wait("it answers", |report| report.mysqld == Mysqld::Running).await;
+        assert!(
+            again.history_reset && again.incarnation == report.incarnation,
+            "{again:#?}"
+        );
+    }
+}
+
+/// The manager was away: what the state file remembers is enough.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs the files of a MySQL image: MAINSTAY_TEST_MYSQL"]
+async fn a_history_that_was_reset_behind_the_managers_back() {
+    show_logs();
+    let mut cluster = Cluster::bootstrap(3).await;
+    make_table(&mut cluster, 0).await;
+    let (before, source) = (cluster.nodes[1].report().await, cluster.nodes[0].endpoint().await);
+    // A command remembers what was executed.
+    cluster.give(1, Verb::Fence).await.must_be_done();
+    cluster.give(1, Verb::Attach { source }).await.must_be_done();
+    let node = &mut cluster.nodes[1];
+    let mut conn = node.inside().await;
+    conn.query_drop("STOP REPLICA").await.unwrap();
+    conn.query_drop("RESET BINARY LOGS AND GTIDS").await.unwrap();
+    // Faster than the manager looks.
+    node.cut().await;
+    node.start().await;
+    let report = node
+        .wait("it begins another life", |report| {
+            report.mysqld == Mysqld::Running && report.history_reset
+        })
+        .await;
+    assert_ne!(report.incarnation, before.incarnation);
+}
+
+/// Nobody else holds data: a reset costs a single instance nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs the files of a MySQL image: MAINSTAY_TEST_MYSQL"]
+async fn a_primary_that_stands_alone_goes_on_after_a_reset() {
+    show_logs();
+    let mut cluster = Cluster::bootstrap(1).await;
+    make_table(&mut cluster, 0).await;
+    let node = &mut cluster.nodes[0];
+    let before = node.report().await;
+    node.inside()
+        .await
+        .query_drop("RESET BINARY LOGS AND GTIDS")
+        .await
+        .unwrap();
+    node.wait("its set is another one", |report| {
+        !report.executed.contains(&before.executed)
+    })
+    .await;
+    insert(node, 1).await.unwrap();
+    let report = node.report().await;
+    assert!(report.writable && !report.history_reset && report.incarnation == before.incarnation);
+    assert_eq!(report.restarts, before.restarts);
+}

@@ -408,6 +408,7 @@ impl<const N: usize> Planner<N> {
             marker: report.marker.map(|set| self.gtids(view, set)),
             config_hash: String::new(),
             list_uncertain: false,
+            history_reset: false,
             pristine: up && report.ended.epoch == 0 && report.executed | report.relay == 0,
             leaving: report.leaving,
         }

@@ -100,6 +100,35 @@ impl Inner {
         self.volumes.get(claim).is_some_and(|v| v.stalls(now))
     }
 
+    /// Resets binlogs and GTIDs of an instance and keeps its rows; its manager sees that the set shrank and begins another life.
+    pub fn reset_history(&mut self, namespace: &str, instance: &str) {
+        let (uuid, incarnation) = (self.random.uuid(), self.random.uuid());
+        let Some(claim) = self.process(namespace, instance).map(|p| p.claim.clone()) else {
+            return;
+        };
+        let Some(volume) = self.volumes.get_mut(&claim) else {
+            return;
+        };
+        let Some(data) = volume.data.take() else { return };
+        volume.data = Some(data.without_history(uuid));
+        volume.incarnation = incarnation;
+        volume.history_reset = true;
+        volume.state = mainstay_core::observed::Persisted {
+            epoch: volume.state.epoch,
+            seq: volume.state.seq,
+            ..Default::default()
+        };
+        self.kill_mysqld(namespace, instance);
+    }
+
+    /// An opened instance is what others are compared with.
+    pub(super) fn its_history_counts(&mut self, id: u64) {
+        let claim = self.processes.get(&id).map(|p| p.claim.clone());
+        if let Some(volume) = claim.and_then(|claim| self.volumes.get_mut(&claim)) {
+            volume.history_reset = false;
+        }
+    }
+
     /// Destroys the content of an instance's volume, as a disk that was replaced does; its process dies.
     pub fn lose_volume(&mut self, namespace: &str, claim: &str) {
         let Some(uid) = self.claim_uid(namespace, claim) else {
@@ -109,6 +138,7 @@ impl Inner {
         if let Some(volume) = self.volumes.get_mut(&uid) {
             volume.data = None;
             volume.incarnation.clear();
+            volume.history_reset = false;
             volume.state = mainstay_core::observed::Persisted::default();
         }
         self.dirty = true;

@@ -368,6 +368,7 @@ impl Task<'_> {
             process.channel = None;
             process.semi_sync = (acks > 0).then_some(UNREACHABLE);
             w.tell(self.id, self.pair, members, acks, Some(baseline));
+            w.its_history_counts(self.id);
             w.allow(self.id, members);
             if already {
                 w.set_acks(self.id, acks);
@@ -462,6 +463,7 @@ impl Task<'_> {
             };
             volume.data = None;
             volume.incarnation = incarnation;
+            volume.history_reset = false;
             let (epoch, seq) = (volume.state.epoch, volume.state.seq);
             volume.state = mainstay_core::observed::Persisted {
                 epoch,

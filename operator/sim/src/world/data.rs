@@ -74,6 +74,16 @@ impl DataDir {
         }
     }
 
+    /// What a reset of binlogs and GTIDs leaves: all rows, and another identity.
+    #[must_use]
+    pub fn without_history(self, server_uuid: String) -> Self {
+        Self {
+            rows: self.rows,
+            accounts: self.accounts,
+            ..Self::new(server_uuid)
+        }
+    }
+
     /// Writes a new transaction to the binlog; it is not committed yet.
     pub fn append(&mut self, row: Option<u64>) -> Option<usize> {
         let gtid = Gtid {
@@ -148,6 +158,8 @@ pub struct Volume {
     pub incarnation: String,
     /// What the manager persisted: the newest accepted command, and what the newest opening told.
     pub state: Persisted,
+    /// Binlogs and GTIDs were reset in this life, as far as the manager saw.
+    pub history_reset: bool,
     /// MySQL's data directory; absent until it was made.
     pub data: Option<DataDir>,
     /// Node that the volume is on.
@@ -163,6 +175,7 @@ impl Volume {
         Self {
             incarnation: String::new(),
             state: Persisted::default(),
+            history_reset: false,
             data: None,
             node: node.to_owned(),
             stalled_until: None,

@@ -204,6 +204,7 @@ impl Process {
         InstanceReport {
             incarnation: Incarnation(volume.incarnation.clone()),
             list_uncertain: false,
+            history_reset: volume.history_reset,
             pristine: data.is_some() && volume.state.epoch == 0 && executed.is_empty(),
             persisted,
             mysqld: match &self.phase {

@@ -171,6 +171,10 @@ impl Chaos<'_> {
     fn lose_volume(&mut self) -> String {
         self.volume_lost = true;
         let instance = self.instance();
+        if self.random.percent(50) {
+            self.sim.world.change(|w| w.reset_history(NS, &instance));
+            return format!("reset binlogs and GTIDs of {instance}");
+        }
         self.sim
             .world
             .change(|w| w.lose_volume(NS, &format!("data-{instance}")));

@@ -91,6 +91,27 @@ async fn f13_received_and_not_applied_survives_the_primary_and_its_volume() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn binlogs_and_gtids_of_any_instance_are_reset_under_writes() {
+    for victim in 0..3 {
+        let (sim, _operator) = running(seed(70 + victim), 3).await;
+        let name = format!("shop-{victim}");
+        let writer = sim.world.write_in_a_loop(NS, NAME, Duration::from_millis(25));
+        sleep(secs(3)).await;
+        sim.world.change(|w| w.reset_history(NS, &name));
+        sleep(secs(5)).await;
+        healthy(&sim).await;
+        sleep(secs(2)).await;
+        writer.abort();
+        intact(&sim);
+        let reset = sim.world.with(|w| {
+            let process = w.process(NS, &name)?;
+            Some(w.volume(process)?.history_reset)
+        });
+        assert_eq!(reset, Some(false), "it was cloned");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn f17_all_pods_are_force_deleted() {
     let (sim, _operator) = running(seed(43), 3).await;
     let writer = sim.world.write_in_a_loop(NS, NAME, Duration::from_millis(25));

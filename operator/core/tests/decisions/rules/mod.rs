@@ -1,6 +1,7 @@
 //! The rules of docs/failover.md as tables: one test named after each rule, a state and what is done in it.
 
 mod elections;
+mod history;
 mod members;
 
 use std::time::Duration;

@@ -15,7 +15,8 @@ use mainstay_core::observed::{
 use mainstay_core::plan::{Plan, plan};
 use mainstay_core::progress::Progress;
 use mainstay_core::rules::{
-    Change, ChangeKind, Incarnation, InstanceName, MemberId, Memory, OperatorId, Phase, Phases, PrimaryRef, Rules,
+    Change, ChangeKind, Incarnation, InstanceName, MemberId, Memory, OperatorId, Phase, Phases, PrimaryRef, Request,
+    RequestState, Rules,
 };
 use mainstay_core::subject::Subject;
 use mainstay_core::validate::ValidatedCluster;
@@ -219,6 +220,7 @@ fn instance(ordinal: usize) -> InstanceObserved {
         config_hash: String::new(),
         pristine: false,
         list_uncertain: false,
+        history_reset: false,
         leaving: false,
     };
     let heard = Heard {
@@ -679,4 +681,20 @@ pub(crate) fn waits(state: &State, words: &str) {
 /// Not heard for an hour.
 pub(crate) fn dead(i: Instance) -> Instance {
     i.silent(3600)
+}
+
+/// The word of a person for that instance was recorded, and everybody had the time to answer.
+pub(crate) fn requests_forced(state: &State, ordinal: usize) -> State {
+    state.clone().rules(|rules| {
+        rules.request = Some(Request {
+            id: "r1".to_owned(),
+            verb: "promote".to_owned(),
+            instance: Some(name(ordinal)),
+            accept_data_loss: true,
+            state: RequestState::Running,
+            message: String::new(),
+            at: ago(60),
+            deadline: None,
+        });
+    })
 }

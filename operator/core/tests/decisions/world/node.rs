@@ -269,6 +269,7 @@ impl Node {
             config_hash: String::new(),
             pristine: volume.pristine,
             list_uncertain: false,
+            history_reset: false,
             leaving: process.leaving,
         })
     }
