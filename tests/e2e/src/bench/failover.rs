@@ -27,6 +27,9 @@ const WHOLE: Duration = Duration::from_mins(4);
 const SOME: u64 = 50;
 /// How long a cut from the API server lasts: the node is given up, and its pods are deleted, 15 s after it.
 const API_CUT: Duration = Duration::from_secs(25);
+/// How long the repair of a disk is tried, and the pause between two tries.
+const REPAIR: Duration = Duration::from_mins(1);
+const AGAIN: Duration = Duration::from_millis(300);
 /// The leader's lease.
 const LEASE: &str = "mainstay-operator";
 
@@ -95,11 +98,20 @@ impl Fault {
             Self::NodeOff | Self::OperatorAndPrimaryOff => testbed.power_on(node).await,
             Self::NodeCut | Self::ApiCut => testbed.on_node("heal", node).await,
             Self::NodeFrozen => testbed.on_node("thaw", node).await,
-            Self::DiskError => {
-                // A file system that is shut down can be mounted again when nobody uses it any more.
-                pods::delete(&cluster.pods(), pod, true).await?;
-                testbed.on_volume("disk-repair", node, &claim(cluster, pod)).await
-            }
+            Self::DiskError => repair(cluster, testbed, pod, node).await,
+        }
+    }
+}
+
+/// A file system that is shut down can be mounted again when nobody uses it any more: between the end of one pod and the
+/// start of the next, which does not wait for that.
+async fn repair(cluster: &Cluster, testbed: &Testbed, pod: &str, node: &str) -> Result<()> {
+    let deadline = tokio::time::Instant::now() + REPAIR;
+    loop {
+        pods::delete(&cluster.pods(), pod, true).await?;
+        match testbed.on_volume("disk-repair", node, &claim(cluster, pod)).await {
+            Err(_used) if tokio::time::Instant::now() < deadline => tokio::time::sleep(AGAIN).await,
+            other => return other,
         }
     }
 }
