@@ -259,7 +259,7 @@ pub struct Fence {
 pub struct Request {
     /// The id in the annotation.
     pub id: String,
-    /// What was asked for: `promote`, `fence`, `unfence`; empty when the annotation could not be read.
+    /// What was asked for: `promote`, `fence`, `unfence`, `rebuild`; empty when the annotation could not be read.
     pub verb: String,
     /// The instance it is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -310,8 +310,11 @@ pub struct Replication {
     pub lag: Option<Duration>,
     /// Last error of the receiver.
     pub receiver_error: String,
-    /// Last error of the applier.
+    /// Last error of the applier; as long as it has applied nothing since, also after it was started again.
     pub applier_error: String,
+    /// For how long the applier has not got beyond its error, however often it was started again; `None` when it has none,
+    /// or everything that was received is applied.
+    pub applier_failing: Option<Duration>,
 }
 
 impl Replication {

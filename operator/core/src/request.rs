@@ -41,6 +41,8 @@ pub enum Verb {
     Fence,
     /// Let it in again.
     Unfence,
+    /// Replace the data directory of an instance by a clone.
+    Rebuild,
     /// Not in this version.
     Pause,
     /// Not in this version.
@@ -57,6 +59,7 @@ impl Verb {
             Self::Promote => "promote",
             Self::Fence => "fence",
             Self::Unfence => "unfence",
+            Self::Rebuild => "rebuild",
             Self::Pause => "pause",
             Self::Resume => "resume",
             Self::Abort => "abort",

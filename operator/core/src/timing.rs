@@ -34,6 +34,9 @@ pub struct Timing {
     pub clone_retry: Duration,
     /// An instance is rebuilt because of errant transactions at most once in this time.
     pub rebuild: Duration,
+    /// A replica that could not apply what it received for this long is rebuilt, if it is not needed. Its manager starts its
+    /// applier again meanwhile.
+    pub broken: Duration,
     /// Without a pod for this long an instance is one that its StatefulSet has to be reminded of.
     pub missing: Duration,
     /// In a planned move the replicas' EndpointSlice is written this long after the primary's (decision A9).
@@ -75,6 +78,7 @@ impl Default for Timing {
             retry: Duration::from_secs(1),
             clone_retry: Duration::from_secs(10),
             rebuild: Duration::from_mins(1),
+            broken: Duration::from_secs(30),
             missing: Duration::from_secs(2),
             routing: Duration::from_secs(1),
             unroute: Duration::from_secs(2),

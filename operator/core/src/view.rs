@@ -90,9 +90,14 @@ impl Seen<'_> {
             .then(|| format!("the binlogs and GTIDs of {name} were reset, so nobody knows what it holds"))
     }
 
-    /// It received what it cannot apply.
+    /// `stuck(i)`: it received what it cannot apply.
     pub(crate) fn stuck(&self) -> bool {
         !self.report.fully_applied() && !self.report.replication.applier_error.is_empty()
+    }
+
+    /// For how long it has been stuck.
+    fn stuck_for(&self) -> Option<Duration> {
+        self.report.replication.applier_failing.filter(|_| self.stuck())
     }
 
     /// Transactions that are received and not yet applied.
@@ -300,6 +305,22 @@ impl<'a> View<'a> {
             .primary
             .as_ref()
             .is_some_and(|primary| self.receives(seen, &primary.id))
+    }
+
+    /// `broken(i)`: it has been stuck for too long to hope for its applier.
+    pub(crate) fn broken(&self, seen: Seen<'_>) -> bool {
+        seen.stuck_for().is_some_and(|age| age >= self.timing.broken)
+    }
+
+    /// When it will be broken, if its applier does not get further.
+    pub(crate) fn breaks_in(&self, seen: Seen<'_>) -> Option<Duration> {
+        let left = self.timing.broken.checked_sub(seen.stuck_for()?)?;
+        (!left.is_zero()).then_some(left)
+    }
+
+    /// Commits can do without this member: k others are receiving.
+    pub(crate) fn can_spare(&self, id: &MemberId) -> bool {
+        self.others_receiving(id) >= self.acks()
     }
 
     /// How many members other than that one are receiving.

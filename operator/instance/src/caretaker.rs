@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use mainstay_core::observed::Mysqld;
 use mainstay_mysql::MysqlError;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use crate::mysqld::chain;
 use crate::secrets::Secrets;
@@ -17,18 +17,26 @@ use crate::tls::Reloadable;
 const LIMIT: Duration = Duration::from_secs(5);
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(500);
+/// An applier that stopped with an error is started again after this time, and then each time when twice as much has passed:
+/// some errors pass, a full disk for one.
+const RETRY: Duration = Duration::from_secs(10);
 
-/// Starts the applier once for each server process with something to apply, until the end of the process.
+/// Starts the applier once for each server process with something to apply, and again when it stopped with an error, until
+/// the end of the process.
 pub(crate) async fn apply_what_was_received(shared: Arc<Shared>) {
     let mut process = shared.watch_process();
     let mut served = 0;
+    let mut again = RETRY;
     loop {
-        let run = match process
-            .wait_for(|process| process.phase == Mysqld::Running && process.run != served)
-            .await
-        {
-            Ok(process) => process.run,
-            Err(_ended) => return,
+        let next = process.wait_for(|process| process.phase == Mysqld::Running && process.run != served);
+        let woken = timeout(RETRY / 2, next).await;
+        let run = match woken.map(|woken| woken.map(|process| process.run)) {
+            Ok(Ok(run)) => run,
+            Ok(Err(_ended)) => return,
+            Err(_elapsed) => {
+                again = start_again(&shared, again).await;
+                continue;
+            }
         };
         match start_applier(&shared).await {
             Ok(()) => served = run,
@@ -40,13 +48,26 @@ pub(crate) async fn apply_what_was_received(shared: Arc<Shared>) {
     }
 }
 
+/// Starts an applier that has been failing for `when`; for how long it has to fail until the next attempt.
+async fn start_again(shared: &Shared, when: Duration) -> Duration {
+    let failing = shared.last_state().and_then(|state| state.channel?.failing_for);
+    let Some(age) = failing else { return RETRY };
+    if age < when {
+        return when;
+    }
+    if let Err(error) = start_applier(shared).await {
+        tracing::warn!(%error, "the applier is not started again");
+    }
+    age * 2
+}
+
 /// Harmless beside any command: an applier runs on every instance that is not a primary, and a primary has nothing to
 /// apply.
 async fn start_applier(shared: &Shared) -> Result<(), MysqlError> {
     let state = shared.mysql.read_state().await?;
     let stopped = state.channel.as_ref().is_some_and(|channel| !channel.applier_running);
     if state.super_read_only && stopped && !state.fully_applied() {
-        tracing::info!("applying what was received before the restart");
+        tracing::info!("applying what was received");
         shared.mysql.start_applier(LIMIT).await?;
     }
     Ok(())

@@ -132,6 +132,7 @@ impl From<&Replication> for proto::Replication {
             lag_seconds: replication.lag.map(|lag| lag.as_secs_f64()),
             receiver_error: replication.receiver_error.clone(),
             applier_error: replication.applier_error.clone(),
+            applier_failing_ms: replication.applier_failing.map(millis),
         }
     }
 }
@@ -149,6 +150,7 @@ impl From<&proto::Replication> for Replication {
                 .and_then(|lag| Duration::try_from_secs_f64(lag).ok()),
             receiver_error: replication.receiver_error.clone(),
             applier_error: replication.applier_error.clone(),
+            applier_failing: replication.applier_failing_ms.map(Duration::from_millis),
         }
     }
 }
@@ -456,7 +458,8 @@ mod tests {
                 last_heard: Some(Duration::from_millis(250)),
                 lag: Some(Duration::from_millis(1500)),
                 receiver_error: "cannot connect".to_owned(),
-                applier_error: String::new(),
+                applier_error: "duplicate key".to_owned(),
+                applier_failing: Some(Duration::from_millis(1250)),
             },
             semi_sync: SemiSync {
                 on: true,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use mainstay_core::action::Application;
 use mainstay_core::observed::Mysqld;
 use mainstay_mysql::MysqlError;
-use mainstay_mysql::accounts::{self, CLONE, ROOT, replication_user};
+use mainstay_mysql::accounts::{self, CLONE, ROOT, Restoration, Way, replication_user};
 use mainstay_mysql::port::{FirstApplication, REPLICATION_ACCOUNTS, SharedPassword};
 use secrecy::SecretString;
 use tokio::sync::Mutex;
@@ -45,6 +45,11 @@ impl Duties {
         }
         let shared = Arc::clone(&self.shared);
         *task = Some(tokio::spawn(async move { fulfil(&shared, application.as_ref()).await }));
+    }
+
+    /// They are fulfilled: this is the open primary.
+    pub(crate) async fn are_fulfilled(&self) -> bool {
+        self.task.lock().await.as_ref().is_some_and(|task| !task.is_finished())
     }
 
     /// Lays them down. When this returns nothing of them is begun any more; what had begun in the server is ended by

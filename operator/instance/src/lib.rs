@@ -14,6 +14,7 @@ pub mod convert;
 mod disk;
 mod duties;
 mod errorlog;
+mod failing;
 mod grpc;
 mod guard;
 mod hearing;

@@ -177,6 +177,7 @@ pub fn to_json(status: &proto::Status) -> Value {
             "lagSeconds": replication.lag_seconds,
             "receiverError": replication.receiver_error,
             "applierError": replication.applier_error,
+            "applierFailingMs": replication.applier_failing_ms,
         },
         "semiSync": {
             "on": semi_sync.source_on,

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use mainstay_core::GtidSet;
 use mainstay_core::observed::{Mysqld, Persisted};
+use mainstay_mysql::accounts::Finding;
 use mainstay_mysql::{Mysql, ServerState, Version};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
@@ -14,6 +15,7 @@ use tokio::time::Instant;
 
 use crate::config::Config;
 use crate::disk;
+use crate::failing::Failing;
 use crate::hearing::Hearing;
 use crate::proto;
 use crate::receipt::Receipt;
@@ -99,6 +101,7 @@ pub(crate) struct Shared {
     status: watch::Sender<Arc<proto::Status>>,
     last: Mutex<Option<ServerState>>,
     receipt: Mutex<Receipt>,
+    failing: Mutex<Failing>,
     remainder: Mutex<Option<JoinHandle<()>>>,
     reading: Mutex<Option<Reading>>,
     server_uuid: Mutex<KnownUuid>,
@@ -150,6 +153,7 @@ impl Shared {
             status: watch::Sender::new(Arc::default()),
             last: Mutex::new(None),
             receipt: Mutex::default(),
+            failing: Mutex::default(),
             remainder: Mutex::default(),
             reading: Mutex::new(None),
             server_uuid: Mutex::default(),
@@ -235,6 +239,12 @@ impl Shared {
             ListEnded::Failed => true,
             ListEnded::Untouched => reported.fails,
         };
+    }
+
+    /// Something of the newest list failed, or is not known: which one is in force.
+    #[must_use]
+    pub(crate) fn is_list_uncertain(&self) -> bool {
+        lock(&self.reported).fails
     }
 
     /// A command about the list has begun and will not end: a fence comes.
@@ -350,6 +360,12 @@ impl Shared {
         }
     }
 
+    /// Does something that must not be seen half-way: nothing is reported meanwhile, so it has to be short.
+    pub(crate) async fn unobserved<T>(&self, work: impl Future<Output = T>) -> T {
+        let _guard = self.observing.lock().await;
+        work.await
+    }
+
     /// Looks at the server and publishes what it saw. The pair in the status was persisted by a command that had ended
     /// before the server was looked at.
     pub(crate) async fn observe(&self) -> Arc<proto::Status> {
@@ -365,6 +381,7 @@ impl Shared {
         let mut server = server.filter(|_| basis.process.run == self.process().run);
         if let Some(Ok(state)) = &mut server {
             lock(&self.receipt).look(basis.process.run, Instant::now(), state.channel.as_mut());
+            lock(&self.failing).look(Instant::now(), state);
         }
         let answer = server.as_ref().and_then(|read| read.as_ref().ok()).cloned();
         if let Some(state) = &answer {

@@ -465,6 +465,7 @@ mod tests {
                 members: vec![member("shop-0"), member("shop-2")],
                 acks_required: 1,
             },
+            ..State::default()
         }
     }
 

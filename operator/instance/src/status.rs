@@ -47,6 +47,7 @@ fn replication(server: &ServerState, channel: &Channel) -> proto::Replication {
         lag_seconds: server.lag().map(|lag| lag.as_secs_f64()),
         receiver_error: message(channel.receiver_error.as_ref()),
         applier_error: message(channel.applier_error.as_ref()),
+        applier_failing_ms: channel.failing_for.map(millis),
     }
 }
 
@@ -99,6 +100,7 @@ fn steady(status: &proto::Status) -> proto::Status {
             .last_heard_ms
             .map(|age| u64::from(Duration::from_millis(age) > Timing::default().silence));
         replication.lag_seconds = replication.lag_seconds.map(|_lag| 0.0);
+        replication.applier_failing_ms = replication.applier_failing_ms.map(|_age| 0);
     }
     status
 }
@@ -148,6 +150,10 @@ mod tests {
         let mut after = before.clone();
         after.seq = 7;
         after.replication.as_mut().unwrap().last_heard_ms = Some(77);
+        assert!(!differs(&before, &after));
+        after.replication.as_mut().unwrap().applier_failing_ms = Some(1);
+        assert!(differs(&before, &after));
+        before.replication.as_mut().unwrap().applier_failing_ms = Some(500);
         assert!(!differs(&before, &after));
         after.replication.as_mut().unwrap().last_heard_ms = Some(2001);
         assert!(differs(&before, &after), "its source is silent");

@@ -1,5 +1,6 @@
 //! A server made of values, for tests of what is asked of it and in which order.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -9,7 +10,7 @@ use async_trait::async_trait;
 use mainstay_core::GtidSet;
 use mainstay_core::observed::Mysqld;
 use mainstay_core::rules::InstanceName;
-use mainstay_mysql::accounts::Credentials;
+use mainstay_mysql::accounts::{self, Account, AccountName, Credentials, Restoration, StoredHash, SystemAccounts, Way};
 use mainstay_mysql::port::{CloneProgress, FirstApplication, SharedPassword};
 use mainstay_mysql::{
     AccountLock, Channel, CloneDonor, DumpThread, Mysql, MysqlError, Receiver, ReplicationSource, SemiSyncState,
@@ -117,6 +118,38 @@ pub(crate) fn dump_thread(ordinal: u32) -> DumpThread {
     }
 }
 
+/// Mainstay's accounts as an init file makes them. Nobody knows the form of their hashes, so nobody judges them.
+fn sound_accounts() -> SystemAccounts {
+    let account = |user: &str, host: &str, tls: &str, privileges: &[&str]| {
+        let account = Account {
+            plugin: "caching_sha2_password".to_owned(),
+            tls: tls.to_owned(),
+            hashes: vec![StoredHash("a hash".to_owned())],
+            privileges: privileges.iter().map(|name| (*name).to_owned()).collect(),
+            ..Account::default()
+        };
+        (AccountName::new(user, host), account)
+    };
+    let admin = ["SERVICE_CONNECTION_ADMIN ON *.*", "CONNECTION_ADMIN ON *.*"];
+    let replication = [&["REPLICATION SLAVE ON *.*"], &admin[..]].concat();
+    let clone = [&["BACKUP_ADMIN ON *.*"], &admin[..]].concat();
+    let monitor = [
+        "PROCESS ON *.*",
+        "REPLICATION CLIENT ON *.*",
+        "SELECT ON performance_schema.*",
+    ];
+    let replication = (0..7).map(|ordinal| account(&accounts::replication_user(ordinal), "%", "ANY", &replication));
+    let others = [
+        account(accounts::MANAGER, "localhost", "", &[]),
+        account(accounts::MONITOR, "localhost", "", &monitor),
+        account(accounts::CLONE, "%", "ANY", &clone),
+    ];
+    SystemAccounts {
+        accounts: replication.chain(others).collect(),
+        own_grants: vec!["GRANT SUPER ON *.* TO `mainstay`@`localhost`".to_owned()],
+    }
+}
+
 /// See the module.
 #[derive(Default)]
 pub(crate) struct FakeMysql {
@@ -128,6 +161,10 @@ pub(crate) struct FakeMysql {
     unsettled: AtomicBool,
     stays_writable: AtomicBool,
     locks_fail: AtomicBool,
+    /// Accounts that are not there.
+    missing: Mutex<BTreeSet<AccountName>>,
+    /// Accounts that may not log in, but for those of replication.
+    locked: Mutex<BTreeSet<AccountName>>,
     /// How long a look takes.
     slowness: Mutex<Duration>,
     /// Replicas that connect when semi-sync is switched on.
@@ -189,6 +226,24 @@ impl FakeMysql {
         {
             lock.locked = true;
         }
+    }
+
+    /// Somebody drops an account.
+    pub(crate) fn drop_account(&self, user: &str, host: &str) {
+        if let Some(ordinal) = accounts::replication_ordinal(user) {
+            self.locks.lock().unwrap().retain(|lock| lock.ordinal != ordinal);
+        }
+        self.missing.lock().unwrap().insert(AccountName::new(user, host));
+    }
+
+    /// Somebody locks an account.
+    pub(crate) fn lock(&self, user: &str, host: &str) {
+        self.locked.lock().unwrap().insert(AccountName::new(user, host));
+    }
+
+    /// Whether everything is there, and everybody may log in.
+    pub(crate) fn accounts_are_sound(&self) -> bool {
+        self.missing.lock().unwrap().is_empty() && self.locked.lock().unwrap().is_empty()
     }
 
     pub(crate) fn join_when_semi_sync(&self, threads: Vec<DumpThread>) {
@@ -375,6 +430,45 @@ impl Mysql for FakeMysql {
                 .filter(|own| own.ordinal == lock.ordinal)
             {
                 own.locked = lock.locked;
+            }
+        }
+        Ok(())
+    }
+
+    async fn system_accounts(&self, _limit: Duration) -> Result<SystemAccounts, MysqlError> {
+        let missing = self.missing.lock().unwrap().clone();
+        let mut seen = sound_accounts();
+        seen.accounts.retain(|name, _account| !missing.contains(name));
+        for (name, account) in &mut seen.accounts {
+            account.locked = self.locked.lock().unwrap().contains(name);
+        }
+        for lock in self.locks.lock().unwrap().iter() {
+            let name = AccountName::new(&accounts::replication_user(lock.ordinal), "%");
+            if let Some(account) = seen.accounts.get_mut(&name) {
+                account.locked = lock.locked;
+            }
+        }
+        Ok(seen)
+    }
+
+    async fn restore_accounts(&self, restoration: &Restoration, limit: Duration) -> Result<(), MysqlError> {
+        let names: Vec<_> = restoration
+            .findings
+            .iter()
+            .map(|finding| finding.account.user.clone())
+            .collect();
+        self.call(format!("restore {:?} {}", restoration.way, names.join(" ")));
+        if self.locks_fail.load(Ordering::SeqCst) {
+            return Err(timed_out("restore accounts", limit));
+        }
+        for finding in &restoration.findings {
+            self.missing.lock().unwrap().remove(&finding.account);
+            self.locked.lock().unwrap().remove(&finding.account);
+            let ordinal = accounts::replication_ordinal(&finding.account.user);
+            let mut locks = self.locks.lock().unwrap();
+            if let Some(ordinal) = ordinal.filter(|ordinal| locks.iter().all(|lock| lock.ordinal != *ordinal)) {
+                let locked = restoration.way == Way::Primary;
+                locks.push(AccountLock { ordinal, locked });
             }
         }
         Ok(())

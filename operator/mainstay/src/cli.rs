@@ -90,6 +90,8 @@ pub(crate) enum PluginCommand {
     Fence(About),
     /// Let a fenced instance in again.
     Unfence(About),
+    /// Replace a replica's data directory by a clone, whatever is in it. With --wait until it is a member again.
+    Rebuild(About),
 }
 
 /// Whether a program of this path was called by kubectl: `kubectl-mainstay`.
@@ -156,7 +158,7 @@ mod tests {
             "there is nothing to confirm"
         );
         assert!(!parses(&promote[..3]));
-        for verb in ["fence", "unfence"] {
+        for verb in ["fence", "unfence", "rebuild"] {
             assert!(parses(&["kubectl-mainstay", verb, "shop", "2", "-w", "--timeout", "5"]));
             assert!(!parses(&["kubectl-mainstay", verb, "shop", "2", "--accept-data-loss"]));
         }

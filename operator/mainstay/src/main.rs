@@ -68,8 +68,9 @@ fn run_plugin(command: &PluginCommand) -> Result<(), String> {
         PluginCommand::Status(args) => runtime.block_on(plugin::status(args)),
         PluginCommand::Explain(args) => runtime.block_on(plugin::explain(args)),
         PluginCommand::Promote(args) => runtime.block_on(plugin::promote(args)),
-        PluginCommand::Fence(about) => runtime.block_on(plugin::fence(Verb::Fence, about)),
-        PluginCommand::Unfence(about) => runtime.block_on(plugin::fence(Verb::Unfence, about)),
+        PluginCommand::Fence(about) => runtime.block_on(plugin::ask(Verb::Fence, about)),
+        PluginCommand::Unfence(about) => runtime.block_on(plugin::ask(Verb::Unfence, about)),
+        PluginCommand::Rebuild(about) => runtime.block_on(plugin::ask(Verb::Rebuild, about)),
     };
     print(&text.map_err(|error| error.to_string())?)
 }

@@ -2,15 +2,24 @@
 //!
 //! They exist on every instance from its initialisation on, made outside of the binlog, so that no login depends on a
 //! primary. An init file sets them again at each start, before a client can connect and even under `super_read_only`: so
-//! no edit of an account or a Secret locks Mainstay out.
+//! no edit of an account or a Secret locks Mainstay out. What is changed in a running server is found by [`Reference`] and
+//! put right by the statements of a [`Restoration`].
 
+mod check;
+mod digest;
+mod restore;
+
+use std::collections::BTreeSet;
 use std::fmt;
 
 use secrecy::{ExposeSecret as _, SecretString};
 
 use crate::port::REPLICATION_ACCOUNTS;
 use crate::quote;
-use crate::sql::Statement;
+use crate::sql::{Statement, unlogged};
+
+pub use check::{Account, AccountName, Finding, Reference, StoredHash, SystemAccounts, Wrong};
+pub use restore::{Restoration, Way};
 
 /// The instance manager's own account, `mainstay@localhost`.
 pub const MANAGER: &str = "mainstay";
@@ -63,7 +72,7 @@ pub fn replication_ordinal(user: &str) -> Option<u32> {
 
 /// A group of accounts that are defined alike.
 struct Group<'a> {
-    accounts: Vec<String>,
+    accounts: Vec<AccountName>,
     password: &'a SecretString,
     require: &'static str,
     /// Privileges, each with its level (`ALL ON *.*`).
@@ -74,10 +83,40 @@ struct Group<'a> {
 }
 
 impl Group<'_> {
-    fn with_password(&self) -> String {
-        let password = quote::string(self.password.expose_secret());
-        let each = |account: &String| format!("{account} IDENTIFIED WITH caching_sha2_password BY {password}");
+    fn names(&self) -> String {
+        let each = |account: &AccountName| quote::account(&account.user, &account.host);
         self.accounts.iter().map(each).collect::<Vec<_>>().join(", ")
+    }
+
+    fn with_password(&self) -> String {
+        self.with_password_and(|_| "")
+    }
+
+    /// Each account with its password, and what is said behind it.
+    fn with_password_and(&self, behind: impl Fn(&AccountName) -> &'static str) -> String {
+        let password = quote::string(self.password.expose_secret());
+        let each = |account: &AccountName| {
+            let name = quote::account(&account.user, &account.host);
+            format!(
+                "{name} IDENTIFIED WITH {} BY {password}{}",
+                check::PLUGIN,
+                behind(account)
+            )
+        };
+        self.accounts.iter().map(each).collect::<Vec<_>>().join(", ")
+    }
+
+    /// Privileges with their level; not those of the manager, which are whatever the server calls ALL.
+    fn privileges(&self) -> BTreeSet<String> {
+        self.grants
+            .iter()
+            .flat_map(|what| check::each_privilege(what))
+            .collect()
+    }
+
+    /// What `mysql.user.ssl_type` says of it.
+    fn tls(&self) -> &'static str {
+        if self.require == "SSL" { "ANY" } else { "" }
     }
 
     fn alter(&self) -> Statement {
@@ -89,7 +128,7 @@ impl Group<'_> {
 
     /// Few statements, each for the whole group: each costs two syncs of the disk at every start.
     fn statements(&self) -> Vec<Statement> {
-        let (users, accounts) = (self.with_password(), self.accounts.join(", "));
+        let (users, accounts) = (self.with_password(), self.names());
         let (require, option) = (self.require, if self.grant_option { " WITH GRANT OPTION" } else { "" });
         let mut statements = vec![
             Statement::secret(format!(
@@ -114,7 +153,7 @@ impl Group<'_> {
 /// Local accounts: the manager first, because an init file ends at its first error.
 fn local_groups(credentials: &Credentials) -> Vec<Group<'_>> {
     let manager = credentials.manager.as_ref().map(|password| Group {
-        accounts: vec![quote::account(MANAGER, "localhost")],
+        accounts: vec![AccountName::new(MANAGER, "localhost")],
         password,
         require: "NONE",
         grants: &["ALL ON *.*"],
@@ -123,7 +162,7 @@ fn local_groups(credentials: &Credentials) -> Vec<Group<'_>> {
         revokes: &["SHUTDOWN ON *.*"],
     });
     let monitor = credentials.monitor.as_ref().map(|password| Group {
-        accounts: vec![quote::account(MONITOR, "localhost")],
+        accounts: vec![AccountName::new(MONITOR, "localhost")],
         password,
         require: "NONE",
         grants: &["PROCESS, REPLICATION CLIENT ON *.*", "SELECT ON performance_schema.*"],
@@ -136,7 +175,7 @@ fn local_groups(credentials: &Credentials) -> Vec<Group<'_>> {
 fn network_groups(credentials: &Credentials) -> Vec<Group<'_>> {
     let replication = credentials.replication.as_ref().map(|password| Group {
         accounts: (0..REPLICATION_ACCOUNTS)
-            .map(|ordinal| quote::account(&replication_user(ordinal), "%"))
+            .map(|ordinal| AccountName::new(&replication_user(ordinal), "%"))
             .collect(),
         password,
         require: "SSL",
@@ -145,7 +184,7 @@ fn network_groups(credentials: &Credentials) -> Vec<Group<'_>> {
         revokes: &[],
     });
     let clone = credentials.clone.as_ref().map(|password| Group {
-        accounts: vec![quote::account(CLONE, "%")],
+        accounts: vec![AccountName::new(CLONE, "%")],
         password,
         require: "SSL",
         grants: &["BACKUP_ADMIN, SERVICE_CONNECTION_ADMIN, CONNECTION_ADMIN ON *.*"],
@@ -153,6 +192,11 @@ fn network_groups(credentials: &Credentials) -> Vec<Group<'_>> {
         revokes: &[],
     });
     replication.into_iter().chain(clone).collect()
+}
+
+/// All of them, as far as their passwords are known.
+fn groups(credentials: &Credentials) -> impl Iterator<Item = Group<'_>> {
+    local_groups(credentials).into_iter().chain(network_groups(credentials))
 }
 
 /// For what an init file is.
@@ -182,8 +226,7 @@ pub fn init_file(purpose: InitFile<'_>, credentials: &Credentials) -> SecretStri
         InitFile::AfterClone => lines.push(Statement::plain("RESET REPLICA ALL")),
         InitFile::Start => {}
     }
-    lines.extend(local_groups(credentials).iter().flat_map(Group::statements));
-    lines.extend(network_groups(credentials).iter().flat_map(Group::statements));
+    lines.extend(groups(credentials).flat_map(|group| group.statements()));
     let mut text = String::new();
     for line in &lines {
         text.push_str(line.text());
@@ -199,20 +242,16 @@ pub fn init_file(purpose: InitFile<'_>, credentials: &Credentials) -> SecretStri
     text.into()
 }
 
-/// Statements that set the passwords of the local accounts in a running server, outside of the binlog. (Grants only an
-/// init file can give: its session has every privilege.)
+/// Statements that set the passwords of the local accounts in a running server, outside of the binlog.
 pub(crate) fn local_passwords(credentials: &Credentials) -> Vec<Statement> {
-    let mut statements = vec![Statement::plain("SET SESSION sql_log_bin=0")];
-    statements.extend(local_groups(credentials).iter().map(Group::alter));
-    statements.push(Statement::plain("SET SESSION sql_log_bin=1"));
-    statements
+    unlogged(local_groups(credentials).iter().map(Group::alter))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn all() -> Credentials {
+    pub(super) fn all() -> Credentials {
         let password = |text: &str| Some(SecretString::from(text.to_owned()));
         Credentials {
             manager: password("ma'n"),

@@ -11,7 +11,7 @@ use secrecy::SecretString;
 use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::{Instant, timeout};
 
-use crate::accounts::{self, Credentials};
+use crate::accounts::{self, Credentials, Restoration, SystemAccounts};
 use crate::error::{Fault, MysqlError, is_denied};
 use crate::notes::Notes;
 use crate::port::{
@@ -308,6 +308,34 @@ impl Mysql for Adapter {
             &sql::set_account_locks(locks),
         )
         .await
+    }
+
+    async fn system_accounts(&self, limit: Duration) -> Result<SystemAccounts, MysqlError> {
+        const WHAT: &str = "read Mainstay's accounts";
+        let deadline = Instant::now() + limit;
+        // Not by the session of commands, nor by that of looks: they must not wait for somebody's statement about accounts.
+        let statement = Statement::plain(sql::SYSTEM_ACCOUNTS);
+        let rows = self.rows(&self.writer, WHAT, limit, statement).await?;
+        let grants = Statement::plain(sql::OWN_GRANTS);
+        let grants = match self.rows(&self.writer, WHAT, left(deadline), grants).await {
+            Err(MysqlError::Server {
+                code: sql::ER_NONEXISTING_GRANT,
+                ..
+            }) => Vec::new(),
+            other => other?,
+        };
+        Ok(SystemAccounts {
+            accounts: read::accounts(&rows)?,
+            own_grants: grants.iter().map(|row| read::text(row, 0)).collect::<Result<_, _>>()?,
+        })
+    }
+
+    async fn restore_accounts(&self, restoration: &Restoration, limit: Duration) -> Result<(), MysqlError> {
+        const WHAT: &str = "restore Mainstay's accounts";
+        let statements = sql::unlogged(restoration.statements());
+        // By the control session: what comes late could undo what was told since.
+        let run = self.run(&self.control, WHAT, limit, &statements).await;
+        run.map(|_results| ())
     }
 
     async fn end_sessions(&self, connections: &[u64], limit: Duration) -> Result<(), MysqlError> {

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use mainstay_core::GtidSet;
 use secrecy::SecretString;
 
-use crate::accounts::Credentials;
+use crate::accounts::{Credentials, Restoration, SystemAccounts};
 use crate::error::MysqlError;
 use crate::state::ServerState;
 use crate::version::Version;
@@ -163,6 +163,12 @@ pub trait Mysql: Send + Sync {
 
     /// Locks and unlocks replication accounts, outside of the binlog.
     async fn set_account_locks(&self, locks: &[AccountLock], limit: Duration) -> Result<(), MysqlError>;
+
+    /// Mainstay's own accounts as they are. A statement about accounts that waits for an acknowledgement holds it up.
+    async fn system_accounts(&self, limit: Duration) -> Result<SystemAccounts, MysqlError>;
+
+    /// Makes accounts again what an init file makes them.
+    async fn restore_accounts(&self, restoration: &Restoration, limit: Duration) -> Result<(), MysqlError>;
 
     /// Kills sessions and waits until they are gone.
     async fn end_sessions(&self, connections: &[u64], limit: Duration) -> Result<(), MysqlError>;

@@ -1,12 +1,13 @@
 //! Reads rows.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use mainstay_core::GtidSet;
 use mysql_async::Row;
 use mysql_async::prelude::FromValue;
 
-use crate::accounts::{CLONE, replication_ordinal};
+use crate::accounts::{Account, AccountName, CLONE, StoredHash, replication_ordinal};
 use crate::error::MysqlError;
 use crate::sql;
 use crate::state::{Channel, DumpThread, Receiver, ServerState};
@@ -48,6 +49,33 @@ fn age(row: &Row, index: usize) -> Result<Option<Duration>, MysqlError> {
     Ok(micros
         .and_then(|micros| u64::try_from(micros).ok())
         .map(Duration::from_micros))
+}
+
+/// The answer to [`sql::SYSTEM_ACCOUNTS`].
+pub(crate) fn accounts(rows: &[Row]) -> Result<BTreeMap<AccountName, Account>, MysqlError> {
+    rows.iter().map(read_account).collect()
+}
+
+fn read_account(row: &Row) -> Result<(AccountName, Account), MysqlError> {
+    let hashes = [text(row, 6)?, text(row, 7)?];
+    let account = Account {
+        locked: column(row, 2)?,
+        expires: column(row, 3)?,
+        plugin: text(row, 4)?,
+        tls: text(row, 5)?,
+        hashes: hashes
+            .into_iter()
+            .filter(|hash| !hash.is_empty())
+            .map(StoredHash)
+            .collect(),
+        attribute: text(row, 8)?,
+        privileges: text(row, 9)?
+            .split(',')
+            .filter(|name| !name.is_empty())
+            .map(str::to_owned)
+            .collect(),
+    };
+    Ok((AccountName::new(&text(row, 0)?, &text(row, 1)?), account))
 }
 
 /// The answer to [`sql::READ_STATE`].
@@ -126,6 +154,7 @@ fn read_channel(row: &Row, applier_errors: &[Row], received: &[Row]) -> Result<C
         auto_position: text(row, 8)? == "1",
         receiver_error: sql::server_message(column(row, 4)?, text(row, 5)?),
         applier_error,
+        failing_for: None,
     })
 }
 

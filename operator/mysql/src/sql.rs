@@ -162,8 +162,7 @@ pub(crate) const ACCOUNT_LOCKS: &str =
 
 /// Outside of the binlog, so it waits for no acknowledgement (measured: 21 ms for two, while commits wait).
 pub(crate) fn set_account_locks(locks: &[AccountLock]) -> Vec<Statement> {
-    let mut statements = vec![Statement::plain("SET SESSION sql_log_bin=0")];
-    statements.extend(
+    unlogged(
         [(true, "LOCK"), (false, "UNLOCK")]
             .into_iter()
             .filter_map(|(locked, word)| {
@@ -172,10 +171,33 @@ pub(crate) fn set_account_locks(locks: &[AccountLock]) -> Vec<Statement> {
                 let list = locks.iter().filter(names).map(account).collect::<Vec<_>>().join(", ");
                 (!list.is_empty()).then(|| Statement::plain(format!("ALTER USER IF EXISTS {list} ACCOUNT {word}")))
             }),
-    );
-    statements.push(Statement::plain("SET SESSION sql_log_bin=1"));
-    statements
+    )
 }
+
+/// Statements outside of the binlog.
+pub(crate) fn unlogged(statements: impl IntoIterator<Item = Statement>) -> Vec<Statement> {
+    let off = Statement::plain("SET SESSION sql_log_bin=0");
+    let on = Statement::plain("SET SESSION sql_log_bin=1");
+    std::iter::once(off)
+        .chain(statements)
+        .chain(std::iter::once(on))
+        .collect()
+}
+
+/// Mainstay's accounts, whatever their state: name, locked, expires, plugin, demand on TLS, the two hashes, attribute, and
+/// privileges with their level (of the manager's account see [`OWN_GRANTS`]).
+pub(crate) const SYSTEM_ACCOUNTS: &str = "\
+SELECT u.User, u.Host, u.account_locked='Y', u.password_expired='Y' OR COALESCE(u.password_lifetime,1)<>0, u.plugin, \
+u.ssl_type, u.authentication_string, u.User_attributes->>'$.additional_password', u.User_attributes->>'$.metadata', \
+CONCAT_WS(',', IF(u.Repl_slave_priv='Y','REPLICATION SLAVE ON *.*',NULL), \
+IF(u.Repl_client_priv='Y','REPLICATION CLIENT ON *.*',NULL), IF(u.Process_priv='Y','PROCESS ON *.*',NULL), \
+IF(d.Select_priv='Y','SELECT ON performance_schema.*',NULL), (SELECT GROUP_CONCAT(CONCAT(g.PRIV,' ON *.*')) \
+FROM mysql.global_grants g WHERE g.USER=u.User AND g.HOST=u.Host AND g.USER<>'mainstay')) \
+FROM mysql.user u LEFT JOIN mysql.db d ON d.User=u.User AND d.Host=u.Host AND d.Db='performance_schema' \
+WHERE u.User='mainstay' OR u.User LIKE 'mainstay\\_%'";
+
+/// The account has no grants, or does not exist.
+pub(crate) const ER_NONEXISTING_GRANT: u16 = 1141;
 
 pub(crate) fn kill(connection: u64) -> Statement {
     Statement::plain(format!("KILL {connection}"))

@@ -124,6 +124,8 @@ pub struct Channel {
     pub receiver_error: Option<ServerMessage>,
     /// Last error of the applier.
     pub applier_error: Option<ServerMessage>,
+    /// For how long the applier has not got beyond its error. The server does not tell: whoever compares two readings does.
+    pub failing_for: Option<Duration>,
 }
 
 /// State of the receiver thread.

@@ -2,6 +2,7 @@
 
 use crate::analyse::{Analysis, ProblemCode};
 use crate::observed::{InstanceObserved, Mysqld, Reach};
+use crate::plan;
 use crate::rules::Phase;
 use crate::view::{Seen, View};
 
@@ -129,21 +130,15 @@ fn running(view: &View<'_>, seen: Seen<'_>, analysis: &mut Analysis) {
         analysis.found_on(ProblemCode::ErrantTransactions, name, message);
     }
     let replication = &seen.report.replication;
-    let errors = [
-        ("receiver", &replication.receiver_error),
-        ("applier", &replication.applier_error),
-    ];
-    for (thread, error) in errors.into_iter().filter(|(_, error)| !error.is_empty()) {
-        // A receiver's error is told while there is somebody to receive from, and who may: an old primary that was attached
-        // by the election is locked out until it is a member.
-        let missed = view.open_primary().is_some() && view.is_member(seen) && !replication.receiver_running;
-        if thread == "applier" || missed {
-            analysis.found_on(
-                ProblemCode::ReplicationBroken,
-                name,
-                format!("the {thread} of {name} says: {error}"),
-            );
-        }
+    // A receiver's error is told while there is somebody to receive from, and who may: an old primary that was attached by
+    // the election is locked out until it is a member.
+    let missed = view.open_primary().is_some() && view.is_member(seen) && !replication.receiver_running;
+    if missed && !replication.receiver_error.is_empty() {
+        let message = format!("the receiver of {name} says: {}", replication.receiver_error);
+        analysis.found_on(ProblemCode::ReplicationBroken, name, message);
+    }
+    if !replication.applier_error.is_empty() {
+        analysis.found_on(ProblemCode::ApplierBroken, name, plan::cannot_apply(seen));
     }
 }
 

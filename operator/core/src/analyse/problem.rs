@@ -234,8 +234,11 @@ problems! {
         "a replica has transactions that the primary does not have and did not write",
         "it is isolated and rebuilt from another instance; what it alone had is not kept";
     ReplicationBroken: Degraded, Nothing, Degraded,
-        "receiver or applier of a replica reports an error",
+        "the receiver of a replica reports an error",
         "";
+    ApplierBroken: Degraded, Nothing, Degraded,
+        "a replica cannot apply what it received",
+        "it is rebuilt after 30 s if others can acknowledge in its place; at once: kubectl mainstay rebuild";
     InstanceJoining: Degraded, Nothing, Degraded,
         "a wanted instance runs and is neither the primary nor a member",
         "";

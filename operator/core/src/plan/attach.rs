@@ -4,22 +4,30 @@ use crate::action::Verb;
 use crate::observed::Reach;
 use crate::plan::detect::failover_possible;
 use crate::plan::draft::Draft;
-use crate::plan::election;
 use crate::plan::goal::Goal;
 use crate::plan::promotion::needs_threads;
-use crate::rules::PrimaryRef;
+use crate::plan::{election, requested, text};
+use crate::rules::{MemberId, PrimaryRef};
 use crate::view::{Seen, View};
 
 /// Looks at each member that runs.
 pub(crate) fn members(view: &View<'_>, primary: &PrimaryRef, open: Seen<'_>, goal: &Goal, draft: &mut Draft) {
     let leaves = |seen: Seen<'_>| !goal.members.contains(&seen.id());
+    let next = next_given_up(view, open);
     for seen in view.members().filter(|seen| seen.running() && !seen.report.writable) {
+        if let Some(after) = view.breaks_in(seen) {
+            draft.look_in(after);
+        }
         if view.kept_out(seen.instance) {
             if !view.fenced(seen) {
                 election::fence(view, seen, draft);
             }
         } else if View::errant(seen, open).is_some() {
             isolate(view, seen, draft);
+        } else if next.as_ref() == Some(&seen.id()) {
+            if !view.fenced(seen) {
+                election::fence(view, seen, draft);
+            }
         } else if leaves(seen) {
             // What it still receives nobody counts.
         } else if !view.follows(seen, &primary.id) {
@@ -35,7 +43,7 @@ fn isolate(view: &View<'_>, seen: Seen<'_>, draft: &mut Draft) {
     if view.fenced(seen) {
         return;
     }
-    if view.others_receiving(&seen.id()) >= view.acks() || !view.receiving(seen) {
+    if view.can_spare(&seen.id()) || !view.receiving(seen) {
         election::fence(view, seen, draft);
     } else {
         draft.wait(
@@ -45,10 +53,38 @@ fn isolate(view: &View<'_>, seen: Seen<'_>, draft: &mut Draft) {
     }
 }
 
+/// Why a member's data directory is going to be replaced, if others can acknowledge meanwhile: it cannot apply what it
+/// received, or a person asked for it.
+pub(crate) fn given_up(view: &View<'_>, seen: Seen<'_>) -> Option<String> {
+    if requested::rebuild(view, seen.instance) {
+        return Some(text::on_request(seen));
+    }
+    view.broken(seen).then(|| text::broken(seen))
+}
+
+/// The one of them that is fenced next. One at a time, because those that are fenced together would count on each other; and
+/// an errant one, which is about to be isolated, is nobody's replacement.
+fn next_given_up(view: &View<'_>, open: Seen<'_>) -> Option<MemberId> {
+    let errant = |seen: &Seen<'_>| View::errant(*seen, open).is_some();
+    let spare = |of: &Seen<'_>| {
+        let others = view.members().filter(|seen| seen.id() != of.id());
+        others.filter(|seen| view.receiving(*seen) && !errant(seen)).count() >= view.acks()
+    };
+    let mut given_up: Vec<_> = view
+        .members()
+        .filter(|seen| seen.running() && !errant(seen) && !view.kept_out(seen.instance))
+        .filter(|seen| given_up(view, *seen).is_some() && spare(seen))
+        .collect();
+    given_up.sort_by_key(|seen| !view.fenced(*seen));
+    given_up.first().map(Seen::id)
+}
+
 /// A member without a source, or with a wrong one.
 fn attach(view: &View<'_>, seen: Seen<'_>, open: Seen<'_>, draft: &mut Draft) {
     let lost = seen.lacks_purged(open);
-    if lost || !seen.report.fully_applied() {
+    // Acknowledging takes no applier. An instance refuses any source but the one that its relay log came from.
+    let needed = seen.stuck() && !view.can_spare(&seen.id());
+    if lost || !(seen.report.fully_applied() || needed) {
         // What it received is applied first (C3). What the primary purged it cannot get: it leaves, and is rebuilt.
         if !view.fenced(seen) || election::stands_still(seen) {
             election::fence(view, seen, draft);
@@ -76,7 +112,7 @@ pub(crate) fn witnesses(view: &View<'_>, primary: &PrimaryRef, draft: &mut Draft
         .filter(detached)
         .filter(|seen| !view.kept_out(seen.instance) && !is_strange(view, *seen, primary))
     {
-        if seen.report.fully_applied() {
+        if seen.report.fully_applied() || seen.stuck() {
             let source = view.endpoint_of(&primary.id);
             draft.command(view, seen, Verb::Attach { source }, "");
         } else if election::stands_still(seen) {

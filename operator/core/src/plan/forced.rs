@@ -50,6 +50,9 @@ pub(crate) fn able(view: &View<'_>, instance: &InstanceObserved) -> Result<Membe
     if !seen.running() {
         return Err(text::mysqld_not_running(seen));
     }
+    if seen.stuck() {
+        return Err(text::broken(seen));
+    }
     match better(view, seen) {
         Some(reason) => Err(reason),
         None => Ok(seen.id()),
@@ -63,9 +66,9 @@ fn better(view: &View<'_>, seen: Seen<'_>) -> Option<String> {
         return None;
     }
     let set = seen.report.set();
-    let fit = |other: &Seen<'_>| {
-        takes_part(view, *other) && other.running() && !view.kept_out(other.instance) && other.id() != seen.id()
-    };
+    // What one has that cannot apply it is out of reach.
+    let able = |other: &Seen<'_>| other.running() && !other.stuck() && !view.kept_out(other.instance);
+    let fit = |other: &Seen<'_>| takes_part(view, *other) && able(other) && other.id() != seen.id();
     let mut others = view.heard().filter(fit);
     let more = others.find(|other| {
         let legit = view.legit(*other);

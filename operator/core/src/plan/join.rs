@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::observed::Mysqld;
 use crate::plan::draft::Draft;
 use crate::plan::goal::Goal;
-use crate::plan::{election, list, text};
+use crate::plan::{attach, election, list, text};
 use crate::rules::MemberId;
 use crate::view::{Seen, View};
 
@@ -72,7 +72,12 @@ fn judge_one<'a>(view: &View<'a>, open: Seen<'a>, seen: Seen<'a>, returning: &mu
         returning
             .rebuild
             .push((seen, text::lacks_purged(&seen.instance.name, open)));
+    } else if let Some(why) = attach::given_up(view, seen) {
+        returning.rebuild.push((seen, why));
     } else if !seen.report.fully_applied() {
+        if let Some(after) = view.breaks_in(seen) {
+            draft.look_in(after);
+        }
         if election::stands_still(seen) {
             election::fence(view, seen, draft);
         }

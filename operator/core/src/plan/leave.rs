@@ -3,7 +3,7 @@
 use crate::action::Verb;
 use crate::plan::draft::Draft;
 use crate::plan::goal::Goal;
-use crate::plan::text;
+use crate::plan::{attach, text};
 use crate::rules::{InstanceName, MemberId};
 use crate::view::{Seen, View};
 
@@ -11,14 +11,13 @@ use crate::view::{Seen, View};
 ///
 /// Only while enough others receive: otherwise writes would stop, and what it holds could not be shown to be elsewhere.
 pub(crate) fn candidate(view: &View<'_>, open: Seen<'_>) -> Option<(MemberId, String)> {
-    // At least max(k, 1) others; none with k = 0 (docs/failover.md, "Deviations").
-    let spare = |id: &MemberId| view.others_receiving(id) >= view.acks();
+    // With k = 0 none of the others is needed (docs/failover.md, "Deviations").
     let mut leaving = view
         .rules
         .members
         .iter()
         .filter_map(|id| Some((id.clone(), reason(view, open, id)?)));
-    leaving.find(|(id, _)| spare(id))
+    leaving.find(|(id, _)| view.can_spare(id))
 }
 
 fn reason(view: &View<'_>, open: Seen<'_>, id: &MemberId) -> Option<String> {
@@ -39,7 +38,8 @@ fn reason(view: &View<'_>, open: Seen<'_>, id: &MemberId) -> Option<String> {
         Some(seen) if view.kept_out(seen.instance) => Some(format!("{name} is fenced on request")),
         Some(seen) => match View::errant(seen, open) {
             Some(errant) => Some(text::errant(seen, open, &errant)),
-            None => seen.lacks_purged(open).then(|| text::lacks_purged(name, open)),
+            None if seen.lacks_purged(open) => Some(text::lacks_purged(name, open)),
+            None => attach::given_up(view, seen),
         },
     }
 }

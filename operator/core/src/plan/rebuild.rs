@@ -6,6 +6,7 @@ use crate::action::Verb;
 use crate::observed::Mysqld;
 use crate::plan::draft::Draft;
 use crate::plan::election::moment;
+use crate::plan::requested;
 use crate::rules::{DataLoss, MemberId, Rebuild, Rules};
 use crate::view::{Seen, View};
 
@@ -45,7 +46,8 @@ pub(crate) fn for_election(view: &View<'_>, winner: Seen<'_>, draft: &mut Draft)
 /// The intent with the incarnation is recorded first, then the command names it: it can hit no other data directory.
 fn rebuild(view: &View<'_>, seen: Seen<'_>, donors: &[Seen<'_>], why: &str, draft: &mut Draft) {
     let name = &seen.instance.name;
-    if let Some((reason, after)) = too_early(view, seen) {
+    let asked = requested::rebuild(view, seen.instance);
+    if let Some((reason, after)) = too_early(view, seen).filter(|_| !asked) {
         draft.wait(name.0.clone(), format!("{reason} ({why})"));
         draft.look_in(after);
         return;
@@ -69,10 +71,13 @@ fn rebuild(view: &View<'_>, seen: Seen<'_>, donors: &[Seen<'_>], why: &str, draf
     ) {
         return;
     }
+    // Not before it was asked for, whosever clock is slow: a request asks for one rebuild.
+    let asked_at = view.rules.request.as_ref().filter(|_| asked).map(|request| request.at);
+    let decided = asked_at.map_or_else(|| moment(view.now), |at| at.max(moment(view.now)));
     let intent = Rebuild {
         incarnation: seen.report.incarnation.clone(),
         donor: donor.id(),
-        at: moment(view.now),
+        at: decided,
         reason: why.to_owned(),
     };
     let mut rebuilds = view.rules.rebuilds.clone();

@@ -3,10 +3,10 @@
 
 use jiff::Timestamp;
 
-use crate::observed::{InstanceObserved, Observed};
+use crate::observed::{InstanceObserved, Mysqld, Observed};
 use crate::plan::draft::Draft;
 use crate::plan::election::{self, moment};
-use crate::plan::{forced, switchover, text};
+use crate::plan::{forced, requested, switchover, text};
 use crate::request::{Asked, Malformed, Verb, read};
 use crate::rules::{InstanceName, MemberId, Phase, Request, RequestState, Rules};
 use crate::view::View;
@@ -23,11 +23,12 @@ enum Outcome {
 
 /// Takes up a new request. True: it is recorded in this pass, and nothing else is decided.
 pub(crate) fn plan(view: &View<'_>, draft: &mut Draft) -> bool {
-    if let Some(running) = running(view) {
-        draft.look_in(limit(view, running).saturating_sub(view.age(running.at)));
+    let left = running(view).and_then(|running| limit(view, running).checked_sub(view.age(running.at)));
+    if let Some(left) = left {
+        draft.look_in(left);
     }
     let Some(asked) = new(view.observed) else { return false };
-    if running(view).is_some_and(|running| running.verb == Verb::Promote.as_str()) {
+    if running(view).is_some_and(|running| is_awaited(view, running)) {
         draft.wait_briefly("request", "the end of the one before it");
         return false;
     }
@@ -81,6 +82,16 @@ pub(crate) fn running<'a>(view: &View<'a>) -> Option<&'a Request> {
     (request.state == RequestState::Running).then_some(request)
 }
 
+/// What it asks for depends on its being remembered: the next one waits.
+fn is_awaited(view: &View<'_>, running: &Request) -> bool {
+    let rebuilds = |name| {
+        view.observed
+            .instance(name)
+            .is_some_and(|i| requested::rebuild(view, i))
+    };
+    running.verb == Verb::Promote.as_str() || running.instance.as_ref().is_some_and(rebuilds)
+}
+
 fn answer(asked: &Asked, state: RequestState, message: String, now: Timestamp) -> Request {
     Request {
         id: asked.id.clone(),
@@ -112,6 +123,7 @@ fn carry_out(view: &View<'_>, asked: &Asked, draft: &mut Draft) -> Result<Outcom
         Verb::Promote => promote(view, asked, instance(view, asked)?, draft),
         Verb::Fence => Ok(fence(view, asked, instance(view, asked)?, draft)),
         Verb::Unfence => unfence(view, asked, draft),
+        Verb::Rebuild => rebuild(view, asked, instance(view, asked)?, draft),
         Verb::Pause | Verb::Resume => Err(format!(
             "this version cannot {} a cluster; to stop all changes, stop the operator: the instances go on without it",
             asked.verb.as_str()
@@ -159,18 +171,7 @@ fn promote(view: &View<'_>, asked: &Asked, instance: &InstanceObserved, draft: &
             "{name} is fenced on request: it has to be let in first (unfence)"
         ));
     }
-    // An operator that has just begun has heard nobody yet.
-    let hearing = |instance: &InstanceObserved| {
-        let left = view
-            .timing
-            .silence
-            .checked_sub(view.age(View::silent_since(instance)?))?;
-        (!left.is_zero()).then_some(Outcome::Hearing(instance.name.clone(), left))
-    };
-    let both = [view.observed.instance(&primary.id.instance), Some(instance)];
-    if view.rules.phase == Phase::Open
-        && let Some(outcome) = both.into_iter().flatten().find_map(hearing)
-    {
+    if let Some(outcome) = hearing(view, &primary.id.instance, instance) {
         return Ok(outcome);
     }
     if let Some(open) = view.open_primary() {
@@ -192,6 +193,19 @@ fn promote(view: &View<'_>, asked: &Asked, instance: &InstanceObserved, draft: &
     forced::able(view, instance)?;
     forced::begin(view, running_request(view, asked), draft);
     Ok(Outcome::Recorded)
+}
+
+/// An operator that has just begun has heard neither of the two yet: it cannot judge what an open primary is asked for.
+fn hearing(view: &View<'_>, primary: &InstanceName, instance: &InstanceObserved) -> Option<Outcome> {
+    if view.rules.phase != Phase::Open {
+        return None;
+    }
+    let both = [view.observed.instance(primary), Some(instance)];
+    both.into_iter().flatten().find_map(|instance| {
+        let silent = view.age(View::silent_since(instance)?);
+        let left = view.timing.silence.checked_sub(silent)?;
+        (!left.is_zero()).then(|| Outcome::Hearing(instance.name.clone(), left))
+    })
 }
 
 /// A switchover to that candidate: rule 8.
@@ -257,7 +271,29 @@ fn unfence(view: &View<'_>, asked: &Asked, draft: &mut Draft) -> Result<Outcome,
     Ok(Outcome::Recorded)
 }
 
-/// How long a promotion may run before it counts as failed, whatever becomes of the election.
+/// Records that an instance is to be rebuilt; the steady plan gives it up as it does a broken one.
+fn rebuild(view: &View<'_>, asked: &Asked, instance: &InstanceObserved, draft: &mut Draft) -> Result<Outcome, String> {
+    let name = &instance.name;
+    if let Some(primary) = &view.rules.primary
+        && let Some(outcome) = hearing(view, &primary.id.instance, instance)
+    {
+        return Ok(outcome);
+    }
+    if instance.report().is_some_and(|report| report.mysqld == Mysqld::Cloning) {
+        return Ok(Outcome::Already(format!("{name} is being cloned")));
+    }
+    requested::may_be_rebuilt(view, instance)?;
+    let rules = Rules {
+        request: Some(answer(asked, RequestState::Running, String::new(), view.now)),
+        ..view.rules.clone()
+    };
+    let message = format!("{name} is to be rebuilt on request");
+    draft.record(view, rules, "RebuildRequested", message);
+    Ok(Outcome::Recorded)
+}
+
+/// How long a promotion may run before it counts as failed, whatever becomes of the election; and how long a rebuild may
+/// take to begin.
 fn limit(view: &View<'_>, request: &Request) -> std::time::Duration {
     if request.accept_data_loss {
         view.timing.forced
@@ -274,6 +310,7 @@ pub(crate) fn progressed(view: &View<'_>) -> Option<Request> {
     let ended = match (request.verb.as_str(), &request.instance) {
         ("fence", Some(name)) => fenced(view, name).map(|message| (RequestState::Done, message)),
         ("promote", Some(name)) => promoted(view, request, &name.0),
+        ("rebuild", Some(name)) => requested::rebuilt(view, request, name, limit(view, request)),
         _ => None,
     };
     let (state, message) = ended.unwrap_or_else(|| (request.state, request.message.clone()));
@@ -285,7 +322,7 @@ pub(crate) fn progressed(view: &View<'_>) -> Option<Request> {
 }
 
 /// What a fence came to, once it is confirmed.
-fn fenced(view: &View<'_>, name: &crate::rules::InstanceName) -> Option<String> {
+fn fenced(view: &View<'_>, name: &InstanceName) -> Option<String> {
     let seen = view.heard().find(|seen| &seen.instance.name == name)?;
     if !view.fenced(seen) {
         return None;

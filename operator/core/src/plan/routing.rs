@@ -63,8 +63,8 @@ fn primary(view: &View<'_>, service: &str, draft: &mut Draft) -> Option<Vec<PodA
     None
 }
 
-/// It may serve reads: it was compared with the primary, which is what members are, and follows it. One that follows nobody
-/// would serve what it had for ever; while it is being told something, that is about to end.
+/// It may serve reads: it was compared with the primary, which is what members are, and follows it. One that follows nobody, or
+/// cannot apply what it receives, would serve what it had for ever; while it is being told something, that is about to end.
 pub(crate) fn serves_reads(view: &View<'_>, seen: Seen<'_>) -> bool {
     let kept_out = view.kept_out(seen.instance);
     let follows = || match view.open_primary() {
@@ -72,7 +72,8 @@ pub(crate) fn serves_reads(view: &View<'_>, seen: Seen<'_>) -> bool {
         // Nobody can be followed: what was compared last is the best that there is.
         None => true,
     };
-    view.is_member(seen) && seen.running() && !seen.report.writable && !seen.leaving() && !kept_out && follows()
+    let reads = view.is_member(seen) && seen.running() && !seen.report.writable;
+    reads && !seen.leaving() && !kept_out && !view.broken(seen) && follows()
 }
 
 /// What the Service for reads should hold; `None`: what it holds.

@@ -285,6 +285,29 @@ pub(crate) fn catching_up(view: &View<'_>, preferred: Option<&MemberId>) -> Stri
     }
 }
 
+/// "shop-1 cannot apply what it received: …"
+pub(crate) fn broken(seen: Seen<'_>) -> String {
+    with_error(
+        format!("{} cannot apply what it received", seen.instance.name),
+        &seen.report.replication.applier_error,
+    )
+}
+
+/// Why an instance is rebuilt that a person named.
+pub(crate) fn on_request(seen: Seen<'_>) -> String {
+    format!("{} is to be rebuilt on request", seen.instance.name)
+}
+
+/// Nobody wins, because the one that has everything cannot apply it; and what a person can do.
+pub(crate) fn stuck_alone(view: &View<'_>, seen: Seen<'_>) -> String {
+    let (name, error) = (&seen.instance.name, &seen.report.replication.applier_error);
+    format!(
+        "{name} to apply what it received, because nobody else who is fenced has everything: {error}. It goes on by itself \
+         when the cause is removed; to give up what only {name} has: kubectl mainstay promote {} INSTANCE --accept-data-loss",
+        view.subject.name
+    )
+}
+
 /// Errant transactions, with the exact set.
 pub(crate) fn errant(seen: Seen<'_>, open: Seen<'_>, errant: &GtidSet) -> String {
     format!(

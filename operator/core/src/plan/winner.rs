@@ -14,13 +14,13 @@ pub(crate) fn choose<'a>(view: &View<'a>, preferred: Option<&MemberId>) -> Resul
     let everything = held
         .iter()
         .fold(GtidSet::new(), |all, seen| all.union(&seen.report.set()));
-    let mut candidates = candidates(view, &held);
+    let (stuck, mut candidates): (Vec<_>, Vec<_>) = candidates(view, &held).into_iter().partition(Seen::stuck);
     let spare = can_do_without_primary(view, &held);
     candidates.sort_by_cached_key(|seen| rank(view, *seen, preferred, &everything, spare));
-    candidates
-        .first()
-        .copied()
-        .ok_or_else(|| text::no_candidate(view, &held))
+    candidates.first().copied().ok_or_else(|| match stuck.first() {
+        Some(seen) => text::stuck_alone(view, *seen),
+        None => text::no_candidate(view, &held),
+    })
 }
 
 /// Held members and the held old primary; in the first election every held instance.
@@ -53,19 +53,7 @@ fn candidates<'a>(view: &View<'a>, held: &[Seen<'a>]) -> Vec<Seen<'a>> {
     held.iter().copied().filter(wanted).filter(may_win).collect()
 }
 
-type Rank = (
-    bool,
-    bool,
-    bool,
-    bool,
-    bool,
-    Reverse<usize>,
-    Vec<u32>,
-    bool,
-    u64,
-    bool,
-    u32,
-);
+type Rank = (bool, bool, bool, bool, Reverse<usize>, Vec<u32>, bool, u64, bool, u32);
 
 /// Smaller is better; in the order of rule 4.
 fn rank(view: &View<'_>, seen: Seen<'_>, preferred: Option<&MemberId>, everything: &GtidSet, spare: bool) -> Rank {
@@ -77,7 +65,6 @@ fn rank(view: &View<'_>, seen: Seen<'_>, preferred: Option<&MemberId>, everythin
     (
         preferred != Some(&id),
         seen.leaving() || !view.wanted(seen.instance),
-        seen.stuck(),
         spare && flaps(view, seen),
         !seen.report.set().contains(everything),
         Reverse(followers),

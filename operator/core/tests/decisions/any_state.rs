@@ -70,7 +70,7 @@ fn changed(random: &mut Random, replicas: u64, instance: Instance) -> Instance {
         VerbKind::Mark,
         VerbKind::Clone,
     ];
-    match random.below(19) {
+    match random.below(20) {
         0 => instance.mysqld(*random.pick(&states).unwrap()),
         1 => instance.writable(),
         2 => instance.fenced(),
@@ -102,6 +102,10 @@ fn changed(random: &mut Random, replicas: u64, instance: Instance) -> Instance {
         }
         16 => instance.report(|report| report.history_reset = true),
         17 => instance.pod(|pod| pod.template = Some("t0".to_owned())),
+        18 => {
+            let (received, seconds) = (*random.pick(&SETS).unwrap(), random.below(60));
+            instance.stuck(received, seconds)
+        }
         _ => {
             let executed = any_set(random);
             instance.report(|report| report.executed = executed)
@@ -167,13 +171,14 @@ fn any_request(random: &mut Random, replicas: u64, mut state: State) -> State {
     }
     if state.rules.is_some() && random.chance(20) {
         let instance = Some(name(ordinal(random)));
+        let verb = if random.chance(50) { "promote" } else { "rebuild" };
         let age = SignedDuration::from_secs(i64::try_from(random.below(20)).unwrap());
         state = state.rules(|rules| {
             rules.request = Some(Request {
                 id: "r1".to_owned(),
-                verb: "promote".to_owned(),
+                verb: verb.to_owned(),
                 instance,
-                accept_data_loss: forced,
+                accept_data_loss: forced && verb == "promote",
                 state: RequestState::Running,
                 message: String::new(),
                 at: now() - age,
@@ -184,7 +189,7 @@ fn any_request(random: &mut Random, replicas: u64, mut state: State) -> State {
     }
     if random.chance(20) {
         let verb = random
-            .pick(&["promote", "fence", "unfence", "pause", "nonsense"])
+            .pick(&["promote", "fence", "unfence", "rebuild", "pause", "nonsense"])
             .unwrap();
         let instance = ordinal(random);
         let text = format!(r#"{{"id":"r2","verb":"{verb}","instance":"shop-{instance}","acceptDataLoss":{forced}}}"#);

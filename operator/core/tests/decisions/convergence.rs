@@ -381,3 +381,63 @@ fn f18_an_errant_replica_is_isolated_and_rebuilt() {
     assert_ne!(world.node(2).id(), before, "another data directory");
     complete(&world);
 }
+
+#[test]
+fn an_instance_that_cannot_apply_is_rebuilt_while_writes_go_on() {
+    for replicas in [3, 5] {
+        let mut world = settled(11, replicas);
+        world.run(Duration::from_secs(12));
+        let before = world.node(2).id();
+        world.break_applier(2);
+        world.run(Duration::from_secs(25));
+        assert_eq!(world.node(2).id(), before, "its applier may get over it");
+        let acked = world.acked.count();
+        world.until("another data directory", MINUTE, |w| w.node(2).id() != before);
+        world.settle(Duration::from_mins(3));
+        complete(&world);
+        assert!(world.acked.count() > acked + 50, "writes went on");
+        assert_eq!(
+            world.rules().unwrap().primary.unwrap().id.instance.0,
+            "shop-0",
+            "no election"
+        );
+    }
+}
+
+#[test]
+fn an_election_goes_on_without_one_that_cannot_apply() {
+    for seed in 0..10 {
+        let mut world = settled(seed, 3);
+        world.run(Duration::from_secs(12));
+        world.break_applier(1);
+        world.run(Duration::from_secs(2));
+        // It has what nobody else has, so the old primary has to come back; not for longer than that takes.
+        world.kill_mysqld(0);
+        let began = world.now;
+        world.until("a primary", Duration::from_secs(20), |w| w.open_primary().is_some());
+        let took = world.now.duration_since(began);
+        assert!(took.as_millis() < 3500, "{took:?}");
+        world.settle(Duration::from_mins(3));
+        complete(&world);
+    }
+}
+
+#[test]
+fn a_person_has_an_instance_rebuilt() {
+    let mut world = settled(12, 3);
+    world.run(Duration::from_secs(12));
+    let before = world.node(1).id();
+    let id = world.ask("rebuild", 1, false);
+    // Whatever happens to the operator meanwhile.
+    world.run(Duration::from_millis(400));
+    world.restart_operator(0);
+    world.until("answered", MINUTE, |w| w.answered(&id).is_some());
+    let answer = world.answered(&id).unwrap();
+    assert_eq!(answer.result, RequestResult::Done, "{}", answer.message);
+    let after = world.node(1).id();
+    assert_ne!(after, before);
+    world.settle(Duration::from_mins(2));
+    complete(&world);
+    world.run(Duration::from_mins(3));
+    assert_eq!(world.node(1).id(), after, "once");
+}

@@ -47,8 +47,12 @@ fn faults(world: &mut World, seed: u64, count: u32) {
     let mut volumes_lost = 0;
     // Randomness of its own, so that a pinned seed stays what it was.
     let mut people = Random::new(seed ^ 0x9E09);
+    let mut appliers = Random::new(seed ^ 0xA991);
     for _ in 0..count {
         fault(world, &mut random, &mut volumes_lost);
+        if seed % 3 == 2 && appliers.chance(30) {
+            break_applier(world, &mut appliers, &mut volumes_lost);
+        }
         if seed % 3 == 1 && people.chance(30) {
             ask(world, &mut people);
         }
@@ -83,10 +87,21 @@ fn fault(world: &mut World, random: &mut Random, volumes_lost: &mut u32) {
     }
 }
 
+/// What one instance alone received and cannot apply is as good as lost with it, once the primary is lost, too.
+fn break_applier(world: &mut World, random: &mut Random, lost: &mut u32) {
+    let ordinal = usize::try_from(random.below(u64::try_from(world.nodes.len()).unwrap())).unwrap();
+    if *lost < world.rules().map_or(0, |rules| rules.acks_required) {
+        *lost += 1;
+        world.break_applier(ordinal);
+    }
+}
+
 /// A person asks for something, whatever the state is.
 fn ask(world: &mut World, people: &mut Random) {
     let ordinal = usize::try_from(people.below(u64::try_from(world.nodes.len()).unwrap())).unwrap();
-    let verb = *people.pick(&["promote", "promote", "fence", "unfence"]).unwrap();
+    let verb = *people
+        .pick(&["promote", "promote", "fence", "unfence", "rebuild"])
+        .unwrap();
     world.ask(verb, ordinal, false);
 }
 

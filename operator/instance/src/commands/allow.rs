@@ -3,7 +3,7 @@
 use mainstay_mysql::port::UNREACHABLE_ACKS;
 use mainstay_mysql::{AccountLock, ServerState};
 
-use super::{Context, Done, Listed, Outcome, Refusal, refusal};
+use super::{Context, Done, Listed, Outcome, Refusal, accounts, refusal};
 
 pub(super) async fn allow(context: &Context<'_>, list: &Listed) -> Outcome {
     let mysql = context.mysql;
@@ -37,15 +37,14 @@ pub(super) async fn enforce_list(context: &Context<'_>, list: &Listed, closed: b
         locked: !list.ordinals.contains(&lock.ordinal),
         ..*lock
     };
-    let locks = mysql.account_locks(context.left()).await?;
-    if let Some(ordinal) = list
-        .ordinals
-        .iter()
-        .find(|ordinal| locks.iter().all(|lock| lock.ordinal != **ordinal))
-    {
-        return Err(Refusal(format!(
-            "there is no replication account for the instance with the ordinal {ordinal}"
-        )));
+    let mut locks = mysql.account_locks(context.left()).await?;
+    let missing = missing(list, &locks);
+    if !missing.is_empty() {
+        if closed {
+            mysql.leave_super_read_only(context.left()).await?;
+        }
+        accounts::make_replication_accounts(context, &missing).await?;
+        locks = mysql.account_locks(context.left()).await?;
     }
     let changes: Vec<AccountLock> = locks.iter().filter(|lock| wanted(lock) != **lock).map(wanted).collect();
     if !changes.is_empty() {
@@ -62,6 +61,12 @@ pub(super) async fn enforce_list(context: &Context<'_>, list: &Listed, closed: b
         mysql.end_sessions(&connections, context.left()).await?;
     }
     Ok(!changes.is_empty() || !connections.is_empty())
+}
+
+/// Those of the list that have no account to log in with.
+fn missing(list: &Listed, locks: &[AccountLock]) -> Vec<u32> {
+    let has_none = |ordinal: &u32| locks.iter().all(|lock| lock.ordinal != *ordinal);
+    list.ordinals.iter().copied().filter(has_none).collect()
 }
 
 /// Sessions that might acknowledge without being listed: other instances, and foreign clients with semi-sync on (C14).

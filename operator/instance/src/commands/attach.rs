@@ -42,8 +42,13 @@ pub(super) async fn attach(context: &Context<'_>, source: &Endpoint) -> Outcome 
         .channel
         .as_ref()
         .filter(|channel| channel.host == source.host && channel.port == source.port);
-    if let Some(channel) = same.filter(|channel| channel.applier_error.is_none()) {
-        return resume(context, &state, channel, password).await;
+    match same {
+        Some(channel) if channel.applier_error.is_none() => return resume(context, &state, channel, password).await,
+        Some(channel) if !state.fully_applied() => {
+            resume(context, &state, channel, password).await?;
+            return get_further(context, &state).await;
+        }
+        Some(_) | None => {}
     }
     if state.receives() {
         mysql.stop_receiver(context.left()).await?;
@@ -70,8 +75,8 @@ pub(super) async fn attach(context: &Context<'_>, source: &Endpoint) -> Outcome 
     Ok(Done::Applied)
 }
 
-/// It follows this source already, or did before: the relay log stays, whatever is in it. (An applier that cannot go on, as
-/// with a relay log that was torn by a power cut, gets a new one, if everything whole in the old one is applied.)
+/// It follows this source already, or did before: the relay log stays, whatever is in it. (Only an applier that cannot go on
+/// although everything whole is applied, as with a relay log that was torn by a power cut, gets a new one.)
 async fn resume(context: &Context<'_>, state: &ServerState, channel: &Channel, password: &SecretString) -> Outcome {
     let (receives, applies) = (channel.receiver != Receiver::Off, channel.applier_running);
     welcome(context, state).await?;
@@ -89,6 +94,34 @@ async fn resume(context: &Context<'_>, state: &ServerState, channel: &Channel, p
     } else {
         Done::Applied
     })
+}
+
+/// An applier that had stopped with an error was started again: it gets further, or the command is refused with the reason.
+/// The receiver runs in any case, so that the instance acknowledges what it cannot apply.
+async fn get_further(context: &Context<'_>, before: &ServerState) -> Outcome {
+    loop {
+        let state = context.mysql.read_state().await?;
+        if state.fully_applied() || state.executed != before.executed {
+            return Ok(Done::Applied);
+        }
+        let stopped = state.channel.as_ref().filter(|channel| !channel.applier_running);
+        if let Some(error) = stopped.and_then(|channel| channel.applier_error.as_ref()) {
+            return Err(cannot_be_applied(&error.text));
+        }
+        if context.left() <= POLL {
+            return Err(not_applied_yet(&state));
+        }
+        sleep(POLL).await;
+    }
+}
+
+fn cannot_be_applied(error: &str) -> Refusal {
+    Refusal(format!("received transactions cannot be applied: {error}"))
+}
+
+fn not_applied_yet(state: &ServerState) -> Refusal {
+    let missing = state.received().subtract(&state.executed);
+    Refusal(format!("{} received transactions are not applied yet", missing.count()))
 }
 
 /// It was compared, or it would not be attached: clients may read what it has (rule 7).
@@ -124,21 +157,14 @@ async fn apply_everything(context: &Context<'_>) -> Result<(), Refusal> {
             .and_then(|channel| channel.applier_error.as_ref())
             .filter(|_| started)
         {
-            return Err(Refusal(format!(
-                "received transactions cannot be applied: {}",
-                error.text
-            )));
+            return Err(cannot_be_applied(&error.text));
         }
         if channel.is_some_and(|channel| !channel.applier_running) {
             context.mysql.start_applier(context.left()).await?;
             started = true;
         }
         if context.left() <= POLL {
-            let missing = state.received().subtract(&state.executed);
-            return Err(Refusal(format!(
-                "{} received transactions are not applied yet",
-                missing.count()
-            )));
+            return Err(not_applied_yet(&state));
         }
         sleep(POLL).await;
     }

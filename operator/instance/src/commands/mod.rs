@@ -1,5 +1,6 @@
 //! The operator's commands (rule 0): checked, made durable, carried out one at a time, answered with the state after.
 
+mod accounts;
 mod allow;
 mod attach;
 mod clone;

@@ -13,18 +13,18 @@ use crate::state::{Stage, StateFile};
 use crate::testing::{self, FakeMysql, FakeServer, dump_thread};
 
 /// Incarnation of the instance under test, `shop-1`.
-const LIFE: &str = "life";
+pub(super) const LIFE: &str = "life";
 
-struct Bench {
+pub(super) struct Bench {
     _dir: tempfile::TempDir,
-    mysql: Arc<FakeMysql>,
-    server: Arc<FakeServer>,
-    shared: Arc<Shared>,
-    commands: Arc<Commands>,
+    pub(super) mysql: Arc<FakeMysql>,
+    pub(super) server: Arc<FakeServer>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) commands: Arc<Commands>,
 }
 
 impl Bench {
-    fn new(state: ServerState) -> Self {
+    pub(super) fn new(state: ServerState) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let config = testing::config(dir.path());
         for path in [
@@ -73,7 +73,7 @@ impl Bench {
         }
     }
 
-    async fn give(&self, epoch: u64, seq: u64, verb: Verb) -> proto::CommandReply {
+    pub(super) async fn give(&self, epoch: u64, seq: u64, verb: Verb) -> proto::CommandReply {
         self.give_to(LIFE, epoch, seq, verb).await
     }
 
@@ -94,12 +94,12 @@ impl Bench {
         }
     }
 
-    fn called(&self, what: &str) -> usize {
+    pub(super) fn called(&self, what: &str) -> usize {
         self.mysql.calls().iter().filter(|call| *call == what).count()
     }
 }
 
-fn applied(reply: &proto::CommandReply) -> bool {
+pub(super) fn applied(reply: &proto::CommandReply) -> bool {
     assert_eq!(reply.reason, "");
     reply.result == i32::from(proto::command_reply::Result::Applied)
 }
@@ -109,7 +109,7 @@ fn already(reply: &proto::CommandReply) -> bool {
 }
 
 #[track_caller]
-fn refused(reply: &proto::CommandReply, because: &str) {
+pub(super) fn refused(reply: &proto::CommandReply, because: &str) {
     assert_eq!(reply.result, i32::from(proto::command_reply::Result::Refused));
     assert!(
         reply.reason.contains(because),
@@ -126,11 +126,11 @@ fn member(ordinal: u32) -> MemberId {
     }
 }
 
-fn members(ordinals: &[u32]) -> BTreeSet<MemberId> {
+pub(super) fn members(ordinals: &[u32]) -> BTreeSet<MemberId> {
     ordinals.iter().copied().map(member).collect()
 }
 
-fn open(ordinals: &[u32], acks_required: u32) -> Verb {
+pub(super) fn open(ordinals: &[u32], acks_required: u32) -> Verb {
     Verb::Open {
         members: members(ordinals),
         acks_required,

@@ -70,6 +70,7 @@ impl Bench {
             incarnation: "life 1".to_owned(),
             stage: Stage::Ready,
             told,
+            ..State::default()
         };
         file.write(known).unwrap();
         let mysql = Arc::new(FakeMysql::new(state));

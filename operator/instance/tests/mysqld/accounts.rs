@@ -1,11 +1,13 @@
-//! Passwords, connections and events.
+//! Accounts, passwords, connections and events.
+
+use std::time::{Duration, Instant};
 
 use mainstay_core::action::Verb;
 use mainstay_core::observed::Mysqld;
 use mysql_async::prelude::Queryable as _;
 use rustix::process::Signal;
 
-use crate::support::{self, APP, Cluster, Node, ROOT, make_table, show_logs, until};
+use crate::support::{self, APP, Cluster, Node, ROOT, insert, make_table, rows, show_logs, until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs the files of a MySQL image: MAINSTAY_TEST_MYSQL"]
@@ -195,5 +197,191 @@ async fn events_survive_a_change_of_primary() {
     })
     .await;
     assert_eq!(cluster.nodes[0].text(scheduler).await.as_deref(), Some("OFF"));
+    cluster.cut().await;
+}
+
+/// In one session of the DBA.
+async fn as_root(node: &Node, statements: &[&str]) {
+    let mut root = node.root().await;
+    for statement in statements {
+        root.query_drop(*statement)
+            .await
+            .unwrap_or_else(|error| panic!("{statement}: {error}"));
+    }
+}
+
+/// The replica's session at the primary ends, so that it has to log in again.
+async fn cut_off(primary: &Node) {
+    let dump = "SELECT CAST(PROCESSLIST_ID AS CHAR) FROM performance_schema.threads WHERE PROCESSLIST_COMMAND LIKE 'Binlog Dump%'";
+    if let Some(id) = primary.text(dump).await {
+        as_root(primary, &[&format!("KILL {id}")]).await;
+    }
+}
+
+/// What the init file made of Mainstay's accounts, but for hashes, which are salted, and locks, which are the list's.
+async fn accounts(node: &Node) -> Vec<String> {
+    const QUERY: &str = "SELECT CONCAT_WS(' ', User, Host, plugin, ssl_type, password_expired, IF(User LIKE '%repl%', '', \
+         account_locked), Repl_slave_priv, Process_priv, Super_priv, Create_user_priv, Shutdown_priv, (SELECT \
+         GROUP_CONCAT(PRIV ORDER BY PRIV) FROM mysql.global_grants g WHERE g.USER=u.User AND g.HOST=u.Host)) \
+         FROM mysql.user u WHERE User LIKE 'mainstay%' ORDER BY User";
+    node.root().await.query(QUERY).await.unwrap()
+}
+
+/// Accounts, replication and commits are as they were, within this time.
+async fn heals(what: &str, cluster: &mut Cluster, row: u32, sound: &[String], limit: Duration) {
+    let began = Instant::now();
+    let commit = tokio::time::timeout(limit, insert(&cluster.nodes[0], row)).await;
+    commit
+        .unwrap_or_else(|_| panic!("{what}: no commit within {limit:?}"))
+        .unwrap();
+    let committed = began.elapsed();
+    for node in [0, 1] {
+        while accounts(&cluster.nodes[node]).await != sound {
+            assert!(
+                began.elapsed() < limit,
+                "{what}: {:?}",
+                accounts(&cluster.nodes[node]).await
+            );
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+    println!(
+        "{what}: a commit after {committed:?}, all accounts after {:?}",
+        began.elapsed()
+    );
+    let all = cluster.mark(0).await;
+    cluster.nodes[1].wait_for(&all).await;
+    assert!(rows(&cluster.nodes[1]).await.contains(&row));
+    no_errant_transaction(cluster).await;
+}
+
+/// The replica has written nothing of its own, and nothing that the primary does not have.
+async fn no_errant_transaction(cluster: &mut Cluster) {
+    let replica = cluster.nodes[1].report().await;
+    let primary = cluster.nodes[0].report().await;
+    assert!(
+        replica.set().of_source(&replica.server_uuid).is_empty(),
+        "{}",
+        replica.set()
+    );
+    assert!(primary.set().contains(&replica.set()), "{}", replica.set());
+    assert!(
+        !replica.writable && replica.replication.applier_error.is_empty(),
+        "{replica:#?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs the files of a MySQL image: MAINSTAY_TEST_MYSQL"]
+async fn whatever_is_done_to_an_account_on_the_primary_heals() {
+    const LIMIT: Duration = Duration::from_secs(20);
+    show_logs();
+    let mut cluster = Cluster::bootstrap(2).await;
+    make_table(&mut cluster, 0).await;
+    let sound = accounts(&cluster.nodes[0]).await;
+    assert_eq!(sound.len(), 10);
+    let (one, all) = (
+        "'mainstay_repl_1'@'%'",
+        "'mainstay_repl_0'@'%', 'mainstay_repl_1'@'%', 'mainstay_clone'@'%'",
+    );
+    let drop_all = format!("DROP USER {all}, 'mainstay_monitor'@'localhost'");
+    let cases: &[(&str, &[&str])] = &[
+        ("dropped", &[&format!("DROP USER {one}")]),
+        (
+            "dropped here alone",
+            &["SET sql_log_bin=0", &format!("DROP USER {one}")],
+        ),
+        ("all dropped", &[&drop_all]),
+        (
+            "revoked",
+            &[&format!("REVOKE REPLICATION SLAVE, CONNECTION_ADMIN ON *.* FROM {one}")],
+        ),
+        ("locked", &[&format!("ALTER USER {all} ACCOUNT LOCK")]),
+        ("expired", &[&format!("ALTER USER {all} PASSWORD EXPIRE")]),
+        (
+            "another password",
+            &[&format!("ALTER USER {one} IDENTIFIED BY 'another'")],
+        ),
+        ("a client certificate", &[&format!("ALTER USER {one} REQUIRE X509")]),
+        ("the manager's dropped", &["DROP USER 'mainstay'@'localhost'"]),
+        (
+            "the manager's revoked",
+            &["REVOKE ALL, GRANT OPTION FROM 'mainstay'@'localhost'"],
+        ),
+    ];
+    let notes = "SELECT CAST(ATTRIBUTE AS CHAR) FROM information_schema.USER_ATTRIBUTES WHERE USER='mainstay_monitor'";
+    let noted = cluster.nodes[0].text(notes).await;
+    assert!(
+        noted.as_ref().is_some_and(|notes| notes.contains("firstAccounts")),
+        "{noted:?}"
+    );
+    for (row, (what, statements)) in (1..).zip(cases) {
+        as_root(&cluster.nodes[0], statements).await;
+        if !what.contains("manager") {
+            cut_off(&cluster.nodes[0]).await;
+        }
+        heals(what, &mut cluster, row, &sound, LIMIT).await;
+    }
+    for node in [0, 1] {
+        assert_eq!(
+            cluster.nodes[node].text(notes).await,
+            noted,
+            "what was noted beside the monitor's account"
+        );
+        assert_eq!(cluster.nodes[node].report().await.restarts, 0);
+    }
+    // Nobody but the members may follow: restored accounts are no way around the list.
+    let lock =
+        "SELECT GROUP_CONCAT(User ORDER BY User) FROM mysql.user WHERE User LIKE '%repl%' AND account_locked='N'";
+    assert_eq!(cluster.nodes[0].text(lock).await.as_deref(), Some("mainstay_repl_1"));
+    // And the primary can move, there and back.
+    cluster.make_primary(1).await;
+    insert(&cluster.nodes[1], 100).await.unwrap();
+    cluster.make_primary(0).await;
+    cluster.cut().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs the files of a MySQL image: MAINSTAY_TEST_MYSQL"]
+async fn an_account_that_is_gone_from_the_replica_alone_comes_back_without_a_transaction() {
+    show_logs();
+    let mut cluster = Cluster::bootstrap(2).await;
+    make_table(&mut cluster, 0).await;
+    let sound = accounts(&cluster.nodes[0]).await;
+    let drop_here = |user: &str| {
+        [
+            "SET sql_log_bin=0".to_owned(),
+            "SET GLOBAL super_read_only=OFF".to_owned(),
+            format!("DROP USER {user}"),
+            "SET GLOBAL super_read_only=ON".to_owned(),
+        ]
+    };
+    for user in ["'mainstay_clone'@'%'", "'mainstay_repl_0'@'%'"] {
+        let statements = drop_here(user);
+        let statements: Vec<&str> = statements.iter().map(String::as_str).collect();
+        as_root(&cluster.nodes[1], &statements).await;
+    }
+    heals(
+        "dropped on the replica",
+        &mut cluster,
+        1,
+        &sound,
+        Duration::from_secs(40),
+    )
+    .await;
+    // Dropped on the primary, too, before it is back here: the applier stops at what it cannot drop.
+    let statements = drop_here("'mainstay_repl_0'@'%'");
+    let statements: Vec<&str> = statements.iter().map(String::as_str).collect();
+    as_root(&cluster.nodes[1], &statements).await;
+    as_root(&cluster.nodes[0], &["DROP USER 'mainstay_repl_0'@'%'"]).await;
+    cluster.nodes[1]
+        .wait("its applier stops", |report| {
+            report.replication.applier_error.contains("1396")
+        })
+        .await;
+    heals("dropped twice", &mut cluster, 2, &sound, Duration::from_secs(40)).await;
+    for node in [0, 1] {
+        assert_eq!(cluster.nodes[node].report().await.restarts, 0);
+    }
     cluster.cut().await;
 }

@@ -25,7 +25,7 @@ use mainstay_api::MySQLCluster;
 
 pub(crate) use error::{PluginError, chain};
 use live::Answers;
-pub(crate) use request::{About, PromoteArgs, fence, promote};
+pub(crate) use request::{About, PromoteArgs, ask, promote};
 use table::Style;
 use view::View;
 

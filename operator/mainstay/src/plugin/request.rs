@@ -1,4 +1,4 @@
-//! `kubectl mainstay promote`, `fence` and `unfence`: writes the annotation, and shows what becomes of it in
+//! `kubectl mainstay promote`, `fence`, `unfence` and `rebuild`: writes the annotation, and shows what becomes of it in
 //! `status.request` (decision B5: there is no other channel to the operator).
 
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
@@ -73,8 +73,8 @@ pub(crate) async fn promote(args: &PromoteArgs) -> Result<String, PluginError> {
     carry_out(&client, &namespace, &cluster, asked, about).await
 }
 
-/// `mainstay fence` and `unfence`: what to print.
-pub(crate) async fn fence(verb: Verb, about: &About) -> Result<String, PluginError> {
+/// `mainstay fence`, `unfence` and `rebuild`: what to print.
+pub(crate) async fn ask(verb: Verb, about: &About) -> Result<String, PluginError> {
     let (client, namespace) = connect(&about.target).await?;
     let cluster = get(&client, &namespace, &about.cluster).await?;
     let asked = asked(verb, &cluster, &about.instance);

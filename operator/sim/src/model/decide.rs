@@ -430,6 +430,7 @@ impl<const N: usize> Planner<N> {
             lag: (report.process == Process::Up).then_some(lag),
             receiver_error: String::new(),
             applier_error: String::new(),
+            applier_failing: None,
         }
     }
 }

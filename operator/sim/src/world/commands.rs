@@ -131,7 +131,13 @@ impl Inner {
             .hash(&mut hasher);
         std::mem::discriminant(&process.phase).hash(&mut hasher);
         (process.writable, process.semi_sync, process.ended, process.leaving).hash(&mut hasher);
-        (process.applier_running, process.applier_stuck, process.restarts).hash(&mut hasher);
+        (
+            process.applier_running,
+            process.applier_stuck,
+            process.failing_since.is_some(),
+        )
+            .hash(&mut hasher);
+        process.restarts.hash(&mut hasher);
         (process.marker.is_some(), &volume.incarnation, volume.data.is_some()).hash(&mut hasher);
         volume.state.told_epoch.hash(&mut hasher);
         self.receivers(id).hash(&mut hasher);
@@ -393,6 +399,8 @@ impl Task<'_> {
                 return refused("mysqld does not answer");
             };
             process.writable = true;
+            // Whoever writes himself has got over it.
+            data.poisoned = false;
             if !std::mem::replace(&mut data.accounts, true) {
                 // root@'%', then the application's database and user: through the binlog, delaying nothing.
                 for _ in 0..=u8::from(application) {

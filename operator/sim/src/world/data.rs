@@ -40,6 +40,8 @@ pub struct DataDir {
     pub followed: Option<String>,
     /// The first opening made the DBA's and the application's accounts.
     pub accounts: bool,
+    /// The next transaction of the relay log cannot be applied: it differs from its source in something that no log tells.
+    pub poisoned: bool,
 }
 
 impl DataDir {
@@ -58,6 +60,7 @@ impl DataDir {
             allowed: None,
             followed: None,
             accounts: false,
+            poisoned: false,
         }
     }
 

@@ -237,6 +237,7 @@ impl Inner {
             marker: None,
             applier_running: true,
             applier_stuck: false,
+            failing_since: None,
             leaving: false,
             sequence: 0,
         };

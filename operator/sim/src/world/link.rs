@@ -201,6 +201,7 @@ impl Watching {
         let (sequence, report) = self.link.world.with(|w| w.message(self.link.process, now))?;
         let mut ageless = report.clone();
         ageless.replication.last_heard = None;
+        ageless.replication.applier_failing = report.replication.applier_failing.map(|_| Duration::ZERO);
         if !due && self.last.as_ref() == Some(&ageless) {
             return None;
         }

@@ -269,6 +269,16 @@ impl Inner {
         self.volumes.get(&process.claim)
     }
 
+    /// From now on the applier of an instance stops with an error at what it receives next, as long as it has these data.
+    pub fn break_applier(&mut self, namespace: &str, instance: &str) {
+        self.dirty = true;
+        let claim = self.process(namespace, instance).map(|process| process.claim.clone());
+        let volume = claim.and_then(|claim| self.volumes.get_mut(&claim));
+        if let Some(data) = volume.and_then(|volume| volume.data.as_mut()) {
+            data.poisoned = true;
+        }
+    }
+
     /// Kills the mysqld of an instance; its manager starts it again.
     pub fn kill_mysqld(&mut self, namespace: &str, instance: &str) {
         if let Some(process) = self.process_mut(namespace, instance) {

@@ -20,6 +20,8 @@ pub const START: Duration = Duration::from_millis(800);
 pub const CLONE: Duration = Duration::from_secs(3);
 /// A receiver without a heartbeat for this long gives its connection up.
 pub const NET_TIMEOUT: Duration = Duration::from_secs(2);
+/// What an applier says that cannot apply a transaction.
+const APPLIER_ERROR: &str = "Error 'Operation DROP USER failed for 'reader'@'%'' on query (MySQL error 1396)";
 /// Wait count that nobody reaches, in force while the allow list changes.
 pub const UNREACHABLE: u32 = 65_535;
 
@@ -144,6 +146,8 @@ pub struct Process {
     pub applier_running: bool,
     /// The applier runs and gets nowhere: a long transaction, a lock, a slow disk.
     pub applier_stuck: bool,
+    /// Since when the applier has not got beyond an error.
+    pub failing_since: Option<Instant>,
     /// The pod is being stopped.
     pub leaving: bool,
     /// Pair of the newest command that ended.
@@ -180,6 +184,7 @@ impl Process {
         self.semi_sync = None;
         self.channel = None;
         self.applier_running = true;
+        self.failing_since = None;
         self.waiting.clear();
         self.marker = None;
     }
@@ -245,9 +250,14 @@ impl Process {
         } else {
             Duration::ZERO
         };
+        let failing = self.failing_since.filter(|_| running);
+        let applier_error = failing.map_or_else(String::new, |_| APPLIER_ERROR.to_owned());
+        let applier_failing = failing.map(|since| now.saturating_duration_since(since));
         let Some(channel) = &self.channel else {
             return Replication {
                 applier_running: running && self.applier_running,
+                applier_error,
+                applier_failing,
                 ..Replication::default()
             };
         };
@@ -258,7 +268,8 @@ impl Process {
             last_heard: channel.last_heard.map(|at| now.saturating_duration_since(at)),
             lag: (channel.connected.is_some() && self.applier_running).then_some(lag),
             receiver_error: channel.error.clone(),
-            applier_error: String::new(),
+            applier_error,
+            applier_failing,
         }
     }
 

@@ -286,10 +286,14 @@ impl Inner {
     }
 
     fn apply(&mut self, id: u64, now: Instant) -> bool {
-        let Some(process) = self.processes.get(&id) else {
+        let Some(process) = self.processes.get_mut(&id) else {
             return false;
         };
-        if self.stalls(&process.claim, now) {
+        if self
+            .volumes
+            .get(&process.claim)
+            .is_some_and(|volume| volume.stalls(now))
+        {
             return false;
         }
         if !process.running() || !process.applier_running || process.applier_stuck || process.writable {
@@ -299,6 +303,12 @@ impl Inner {
             return false;
         };
         let pending = data.relay.len();
+        if pending > 0 && data.poisoned {
+            process.applier_running = false;
+            process.failing_since.get_or_insert(now);
+            return true;
+        }
+        process.failing_since = None;
         for _ in 0..pending {
             data.apply_one();
         }

@@ -7,6 +7,7 @@
     reason = "a test that cannot go on has failed"
 )]
 
+mod appliers;
 mod bootstrap;
 mod chaos;
 mod crash;

@@ -192,3 +192,24 @@ fn rule_10_the_old_primary_can_be_opened_with_fewer_followers() {
     let record = record(&forced);
     assert_eq!((record.reason, record.rules.data_loss), ("PrimaryElected", None));
 }
+
+#[test]
+fn rule_10_what_only_one_has_that_cannot_apply_it_can_be_given_up() {
+    let stuck = |i: Instance| i.set("a:1-90").stuck("a:91-101", 60);
+    let waiting = electing(3)
+        .with(0, dead)
+        .with(1, stuck)
+        .rules(|rules| rules.phase_since = long_ago());
+    refused(
+        &waiting.clone().asks(&forces(1)),
+        "shop-1 cannot apply what it received: duplicate key (MySQL error 1062)",
+    );
+    let forced = recorded(&waiting.asks(&forces(2)))
+        .rules(|rules| rules.request.as_mut().unwrap().at = now() - SignedDuration::from_secs(6));
+    does(
+        &forced,
+        &["record epoch 6: open shop-2, members , k 0", "open shop-2 [] k 0"],
+    );
+    let loss = record(&forced).rules.data_loss.unwrap();
+    assert_eq!(loss.missing, set("a:101"));
+}

@@ -4,6 +4,7 @@ mod durability;
 mod fences;
 mod losses;
 mod promotions;
+mod rebuilds;
 
 use std::time::Duration;
 
@@ -36,7 +37,13 @@ fn refused(state: &State, words: &str) {
     let answer = plan.answer.expect("no answer");
     assert_eq!(answer.state, RequestState::Refused, "{}", answer.message);
     assert!(answer.message.contains(words), "{}", answer.message);
-    let ordered = ["Switchover", "PromotionForced", "InstanceFenced", "PrimaryFenced"];
+    let ordered = [
+        "Switchover",
+        "PromotionForced",
+        "InstanceFenced",
+        "PrimaryFenced",
+        "RebuildRequested",
+    ];
     let is_ordered = |action: &Action| matches!(action, Action::Record(record) if ordered.contains(&record.reason));
     assert!(!plan.actions.iter().any(is_ordered), "it is recorded");
 }

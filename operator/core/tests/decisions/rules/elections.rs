@@ -630,3 +630,63 @@ fn rule_5_who_stands_still_is_started_and_who_is_not_connected_does_not_count() 
         "1 instances to follow shop-1 and contain what it has; 0 do",
     );
 }
+
+#[test]
+fn rule_4_one_that_cannot_apply_does_not_win_and_is_not_waited_for() {
+    let lost = |i: Instance| i.silent(60);
+    let stuck = |i: Instance| i.set("a:1-90").stuck("a:91-100", 1);
+    // Not even the preferred one, when there is another candidate.
+    let state = electing(5).with(0, lost).with(1, stuck);
+    let state = state.rules(|rules| rules.phase = Phase::Electing { preferred: Some(id(1)) });
+    does(&state, &["attach shop-3 to shop-2", "attach shop-4 to shop-2"]);
+    let follow = state.with(3, |i| i.follows(2)).with(4, |i| i.follows(2));
+    does(
+        &follow,
+        &[
+            "record epoch 6: open shop-2, members shop-3 shop-4, k 2",
+            "open shop-2 [shop-3 shop-4] k 2",
+        ],
+    );
+    // The old primary is back, and is enough as a follower.
+    let state = electing(3).with(0, |i| i.follows(2)).with(1, stuck);
+    does(
+        &state,
+        &[
+            "record epoch 6: open shop-2, members shop-0, k 1",
+            "open shop-2 [shop-0] k 1",
+        ],
+    );
+}
+
+#[test]
+fn rule_4_one_that_alone_has_everything_and_cannot_apply_it_is_named_with_its_error_and_the_remedy() {
+    let alone = electing(3)
+        .with(0, |i| i.silent(60))
+        .with(1, |i| i.set("a:1-99").stuck("a:91-101", 60));
+    waits(
+        &alone,
+        "shop-1 to apply what it received, because nobody else who is fenced has everything",
+    );
+    waits(&alone, "duplicate key (MySQL error 1062)");
+    waits(&alone, "kubectl mainstay promote shop INSTANCE --accept-data-loss");
+    // The old primary has everything, too.
+    let back = alone.clone().with(0, |_| electing(3).instance(0).set("a:1-101"));
+    does(&back, &["attach shop-2 to shop-0"]);
+    // Its applier got over it.
+    let cured = alone.with(1, |_| electing(3).instance(1).set("a:1-101"));
+    does(&cured, &["attach shop-2 to shop-1"]);
+}
+
+#[test]
+fn rule_2b_one_that_cannot_apply_becomes_a_witness_too() {
+    let stuck = |i: Instance| {
+        i.fenced()
+            .set("a:1-90")
+            .stuck("a:91-100", 60)
+            .answered(VerbKind::Fence, 5, None)
+    };
+    does(
+        &healthy(3).with(0, |i| i.silent(10)).with(1, stuck).with(2, dead),
+        &["attach shop-1 to shop-0"],
+    );
+}

@@ -470,3 +470,67 @@ fn rule_7_a_donor_has_the_baseline_and_gives_to_one_at_a_time() {
         .with(4, |i| i.reborn().mysqld(Mysqld::Cloning));
     assert_eq!(state.does()[1], "clone shop-3 from shop-2");
 }
+
+#[test]
+fn rule_1_a_member_with_a_broken_applier_is_fenced_then_dropped_then_rebuilt() {
+    let stuck = |seconds| healthy(3).with(2, move |i| i.set("a:1-90").stuck("a:91-100", seconds));
+    // Its applier may get over it; then nobody waits for a message.
+    does(&stuck(29), &[]);
+    let look = stuck(29).plan().look_again.unwrap();
+    assert!(look <= Duration::from_millis(1100), "{look:?}");
+    let state = stuck(30);
+    does(&state, &["fence shop-2"]);
+    let held = |i: Instance| i.fenced().set("a:1-90").stuck("a:91-100", 31);
+    let state = state.with(2, held);
+    does(&state, &["allow shop-0 [shop-1] k 1"]);
+    let state = state
+        .with(0, |i| i.told(&[id(1)], 1).marker("a:1-101"))
+        .with(1, |i| i.set("a:1-101"));
+    let drop = state.plan();
+    let Action::Record(record) = &drop.actions[0] else {
+        panic!("no record")
+    };
+    assert!(
+        record
+            .message
+            .ends_with("shop-2 cannot apply what it received: duplicate key (MySQL error 1062)"),
+        "{}",
+        record.message
+    );
+    let outside = |seconds| outside(3).with(2, move |i| i.set("a:1-90").stuck("a:91-100", seconds));
+    waits(&outside(5), "its relay log to be applied");
+    does(
+        &outside(31),
+        &[
+            "record epoch 5: open shop-0, members shop-1, k 1",
+            "clone shop-2 from shop-1",
+        ],
+    );
+}
+
+#[test]
+fn rule_1_a_broken_applier_acknowledges_as_long_as_it_is_needed() {
+    let needed = |i: Instance| i.set("a:1-90").stuck("a:91-100", 300);
+    let state = healthy(3).with(1, dead).with(2, needed);
+    does(&state, &[]);
+    // It lost the primary: what it received comes from there, so it goes on where it was.
+    let detached = state
+        .clone()
+        .with(2, |i| i.fenced().set("a:1-90").stuck("a:91-100", 300));
+    does(&detached, &["attach shop-2 to shop-0"]);
+    // The other one is back: it is not needed any more.
+    does(
+        &detached.with(1, |_| healthy(3).instance(1)),
+        &["allow shop-0 [shop-1] k 1"],
+    );
+    // Two broken ones acknowledge for each other; one after the other is rebuilt.
+    let both = healthy(3).with(1, needed).with(2, needed);
+    does(&both, &["fence shop-1"]);
+    does(&both.clone().with(1, |i| i.busy(VerbKind::Fence, 5)), &[]);
+    // An errant one is isolated first, and replaces nobody.
+    does(&both.clone().with(2, |i| i.set("a:1-90 x:1")), &["fence shop-2"]);
+    let one = both.with(1, |i| i.fenced().set("a:1-90").stuck("a:91-100", 300));
+    does(&one, &["allow shop-0 [shop-2] k 1"]);
+    // One that has nothing to apply is none.
+    does(&healthy(3).with(2, |i| i.stuck("a:91-100", 300)), &[]);
+}

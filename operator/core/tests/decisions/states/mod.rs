@@ -535,6 +535,16 @@ impl Instance {
         self.report(|report| report.executed = set(text))
     }
 
+    /// Its applier stopped with an error that many seconds ago, with these transactions behind it.
+    pub(crate) fn stuck(self, received: &str, seconds: u64) -> Self {
+        self.received(received).report(|report| {
+            report.replication.applier_running = false;
+            report.replication.applier_error = "duplicate key (MySQL error 1062)".to_owned();
+            report.replication.applier_failing = Some(Duration::from_secs(seconds));
+            report.replication.lag = None;
+        })
+    }
+
     /// What is in its relay log.
     pub(crate) fn received(self, text: &str) -> Self {
         self.report(|report| report.received = set(text))

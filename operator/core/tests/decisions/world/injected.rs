@@ -20,6 +20,14 @@ impl World {
         self.nodes[ordinal].kill_mysqld(now, start);
     }
 
+    /// From now on the applier of an instance stops with an error, as long as it has these data.
+    pub(crate) fn break_applier(&mut self, ordinal: usize) {
+        self.say(format!("the applier of {ordinal} is broken"));
+        if let Some(volume) = &mut self.nodes[ordinal].volume {
+            volume.poisoned = true;
+        }
+    }
+
     /// The volume is lost with the pod.
     pub(crate) fn lose_volume(&mut self, ordinal: usize) {
         self.say(format!("volume of {ordinal} is lost"));

@@ -166,7 +166,9 @@ impl World {
         process.closing = false;
         process.receiver = false;
         process.connected = false;
-        self.nodes[at].volume.as_mut().unwrap().source = None;
+        let volume = self.nodes[at].volume.as_mut().unwrap();
+        volume.source = None;
+        volume.poisoned = false;
         self.say(format!("{name} is open"));
         self.opened.push(name);
     }

@@ -31,6 +31,8 @@ pub(crate) struct Volume {
     pub(crate) purged: GtidSet,
     /// The source that the server remembers.
     pub(crate) source: Option<String>,
+    /// What is in the relay log next cannot be applied.
+    pub(crate) poisoned: bool,
 }
 
 impl Volume {
@@ -46,6 +48,7 @@ impl Volume {
             relay: GtidSet::new(),
             purged: GtidSet::new(),
             source: None,
+            poisoned: false,
         }
     }
 
@@ -66,6 +69,8 @@ pub(crate) struct Process {
     pub(crate) receiver: bool,
     pub(crate) connected: bool,
     pub(crate) applier: bool,
+    /// Since when the applier has not got beyond an error.
+    pub(crate) failing_since: Option<Timestamp>,
     pub(crate) last_heard: Option<Timestamp>,
     /// Who may acknowledge; `None`: whoever connects.
     pub(crate) allowed: Option<BTreeSet<InstanceName>>,
@@ -184,6 +189,7 @@ impl Node {
             receiver: false,
             connected: false,
             applier: false,
+            failing_since: None,
             last_heard: None,
             allowed: None,
             wait_for: None,
@@ -218,10 +224,29 @@ impl Node {
         }
     }
 
+    /// Its applier applies what was received, or stops with an error.
+    pub(crate) fn apply(&mut self, now: Timestamp) {
+        let (Some(process), Some(volume)) = (&mut self.process, &mut self.volume) else {
+            return;
+        };
+        if !process.applier {
+            return;
+        }
+        if volume.poisoned && !volume.executed.contains(&volume.relay) {
+            process.applier = false;
+            process.failing_since.get_or_insert(now);
+            return;
+        }
+        process.failing_since = None;
+        volume.executed = volume.executed.union(&volume.relay);
+        volume.binlog = volume.binlog.union(&volume.relay);
+    }
+
     /// What the manager reports now.
     pub(crate) fn report(&self, now: Timestamp, host: impl Fn(&str) -> String) -> Option<InstanceReport> {
         let (process, volume) = (self.process.as_ref()?, self.volume.as_ref()?);
         let running = process.mysqld == Mysqld::Running;
+        let failing = process.failing_since.filter(|_| running);
         let shown = |set: &GtidSet| if running { set.clone() } else { GtidSet::new() };
         Some(InstanceReport {
             incarnation: Incarnation(volume.incarnation.clone()),
@@ -256,7 +281,8 @@ impl Node {
                     Duration::from_millis(if behind { 5000 } else { 0 })
                 }),
                 receiver_error: String::new(),
-                applier_error: String::new(),
+                applier_error: failing.map_or_else(String::new, |_| "cannot be applied".to_owned()),
+                applier_failing: failing.map(|since| Duration::try_from(now.duration_since(since)).unwrap_or_default()),
             },
             semi_sync: SemiSync {
                 on: running && process.writable && process.wait_for.is_some(),

@@ -131,6 +131,7 @@ impl Operator {
                 let report = &mut heard.report;
                 let fresh = report.replication.last_heard.map(|age| age <= Duration::from_secs(2));
                 report.replication.last_heard = None;
+                report.replication.applier_failing = report.replication.applier_failing.map(|_| Duration::ZERO);
                 report.semi_sync.waiters = 0;
                 if !self.attends {
                     report.executed = GtidSet::new();

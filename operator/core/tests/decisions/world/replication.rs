@@ -30,10 +30,9 @@ impl World {
             }
             if self.random.chance(self.settings.pace) {
                 let node = &mut self.nodes[at];
-                let applies = node.running() && node.process.as_ref().is_some_and(|process| process.applier);
-                if let Some(volume) = node.volume.as_mut().filter(|_| applies) {
-                    volume.executed = volume.executed.union(&volume.relay);
-                    volume.binlog = volume.binlog.union(&volume.relay);
+                let now = self.now;
+                if node.running() {
+                    node.apply(now);
                 }
             }
         }
