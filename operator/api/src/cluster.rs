@@ -40,6 +40,11 @@ use crate::status::MySQLClusterStatus;
     printcolumn(name = "Health", type_ = "string", json_path = ".status.health"),
     printcolumn(name = "Primary", type_ = "string", json_path = ".status.primary.instance"),
     printcolumn(name = "Ready", type_ = "string", json_path = ".status.ready"),
+    printcolumn(
+        name = "Spec",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"SpecAccepted\")].reason"
+    ),
     printcolumn(name = "Version", type_ = "string", json_path = ".status.version", priority = 1),
     printcolumn(name = "Epoch", type_ = "integer", json_path = ".status.epoch", priority = 1),
     printcolumn(
@@ -188,10 +193,12 @@ pub enum Variable {
     .message("cannot be added, changed or removed after creation: claims keep their class"))]
 #[serde(rename_all = "camelCase")]
 pub struct Storage {
-    /// Size of each claim, for example `20Gi`; at least 1Gi. It cannot be changed after creation.
+    /// Size of each claim, for example `20Gi`; at least 1Gi, at most 256Ti. It cannot be changed after creation.
     #[schemars(schema_with = "crate::schema::quantity")]
     #[x_kube(validation = Rule::new("!isQuantity(string(self)) || quantity(string(self)).compareTo(quantity('1Gi')) >= 0")
         .message("at least 1Gi, which holds the redo log, the relay logs and the binlogs of an empty server"))]
+    #[x_kube(validation = Rule::new("!isQuantity(string(self)) || quantity(string(self)).compareTo(quantity('256Ti')) <= 0")
+        .message("at most 256Ti, which is more than any volume holds: is the unit the right one?"))]
     #[x_kube(validation = Rule::new("quantity(string(self)).compareTo(quantity(string(oldSelf))) >= 0")
         .message("a volume cannot shrink; create a new cluster of the smaller size and move the data"))]
     #[x_kube(validation = Rule::new("quantity(string(self)).compareTo(quantity(string(oldSelf))) <= 0")
@@ -242,14 +249,16 @@ pub struct Bootstrap {
 #[serde(rename_all = "camelCase")]
 pub struct InitDb {
     /// Name of the database: letters, digits, `_`, `$` and `-`.
-    #[schemars(length(min = 1, max = 64), regex(pattern = r"^[A-Za-z0-9_$-]+$"))]
+    #[schemars(length(min = 1, max = 64))]
+    #[x_kube(validation = Rule::new("self.matches('^[A-Za-z0-9_$-]+$')").message("letters, digits, '_', '$' and '-' make the name of a database here"))]
     #[x_kube(validation = Rule::new("!(self.lowerAscii() in ['mysql', 'sys', 'information_schema', 'performance_schema'])")
         .message("a system schema cannot be the application's database"))]
     pub database: String,
 
     /// Name of the user that owns the database; default: the database's name. Its password is in the Secret
     /// `<cluster>-app`, with host, port and a ready connection URI.
-    #[schemars(length(min = 1, max = 32), regex(pattern = r"^[A-Za-z0-9_$-]+$"))]
+    #[schemars(length(min = 1, max = 32))]
+    #[x_kube(validation = Rule::new("self.matches('^[A-Za-z0-9_$-]+$')").message("letters, digits, '_', '$' and '-' make the name of a user here"))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
 }

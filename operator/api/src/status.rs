@@ -201,6 +201,9 @@ pub struct InstanceStatus {
     /// Transactions that it has and the primary neither has nor wrote: it is rebuilt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub errant: Option<String>,
+    /// Seconds that it is behind the primary, while that is a problem (`ReplicationLagging`): the step that was reached.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub behind_seconds: Option<i64>,
     /// What it has, while a primary is elected and it is fenced: nothing can be added to it then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holds: Option<String>,

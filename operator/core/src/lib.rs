@@ -11,6 +11,7 @@ pub mod build;
 pub mod check;
 pub mod diff;
 pub mod gtid;
+mod lag;
 pub mod layout;
 pub mod mycnf;
 pub mod names;

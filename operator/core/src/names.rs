@@ -49,6 +49,8 @@ pub fn refusal(name: &str) -> Option<String> {
     }
 }
 
+/// With this begin the keys of labels and annotations that are Mainstay's.
+pub const DOMAIN_PREFIX: &str = "mysql.mainstay.dev/";
 /// Label: the cluster that an object belongs to.
 pub const LABEL_CLUSTER: &str = "mysql.mainstay.dev/cluster";
 /// Label: the instance that a pod is.

@@ -43,6 +43,8 @@ pub struct Told {
     pub answered: Option<String>,
     /// Since when it says that commits wait for acknowledgements that nobody gives.
     pub blocked_since: Option<Timestamp>,
+    /// How far behind it says that replicas are: a step, which is left only some way below it.
+    pub behind: BTreeMap<InstanceName, Duration>,
 }
 
 impl Observed {
@@ -197,6 +199,9 @@ pub struct InstanceReport {
     pub message: String,
     /// Restarts of mysqld since the manager began.
     pub restarts: u32,
+    /// Starts of mysqld in a row that failed, and data directories that could not be made: of one that is starting, the message
+    /// says why the one before it did not.
+    pub failures: u32,
     /// Version of the server, for example `9.7.4`.
     pub version: String,
     /// server_uuid; empty until mysqld ran once.
@@ -215,6 +220,8 @@ pub struct InstanceReport {
     pub semi_sync: SemiSync,
     /// Bytes used and total of the data volume.
     pub disk: Disk,
+    /// What keeps writes from ending although mysqld answers and replicas acknowledge. For people: no rule reads it.
+    pub standstill: Option<Standstill>,
     /// Set at the end of the last marker transaction (verb `Mark`): everything that was in the binlog before it is in
     /// here. The manager forgets it when mysqld ends, and when a command changes who may acknowledge, or k; so it was
     /// committed under the list and the k that [`Persisted`] holds.
@@ -292,6 +299,18 @@ pub enum Mysqld {
     Cloning,
     /// Does not start.
     Failed,
+}
+
+/// What keeps writes from ending, but for missing replicas.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Standstill {
+    /// The data volume is full: statements that need room fail, and commits wait.
+    DiskFull,
+    /// Somebody locked everything for reads (`FLUSH TABLES WITH READ LOCK`), and others wait to write.
+    GlobalLock {
+        /// The session, as "session 73 of root@10.0.0.7"; empty when the server does not know it.
+        holder: String,
+    },
 }
 
 /// Replication of an instance from its source.

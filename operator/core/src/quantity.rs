@@ -33,7 +33,9 @@ impl Amount {
 
 /// A text that is not a quantity.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("\"{0}\" is not a quantity; write a number with an optional suffix, for example 500m, 2, 1500M, 20Gi or 2e9")]
+#[error(
+    "\"{0}\" is not a quantity, or larger than Kubernetes can count; write a number with an optional suffix, for example 500m, 2, 1500M, 20Gi or 2e9"
+)]
 pub struct QuantityError(String);
 
 impl FromStr for Amount {

@@ -122,17 +122,17 @@ impl Contradiction {
 impl fmt::Display for Contradiction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mib = |bytes: u64| bytes.div_ceil(MIB);
-        let (limit, needed, enough) = (self.limit / MIB, mib(self.needed), mib(self.enough));
+        let (limit, needed, enough) = (shown(self.limit), mib(self.needed), mib(self.enough));
         match self.wishes.max_connections {
             Some(connections) if self.most_connections > 0 => write!(
                 f,
-                "{connections} connections need {needed} MiB with the server, and the limit is {limit} MiB; raise \
+                "{connections} connections need {needed} MiB with the server, and the limit is {limit}; raise \
                  resources.limits.memory to {enough}Mi or lower max_connections to {}",
                 self.most_connections
             ),
             Some(_) | None => write!(
                 f,
-                "the server needs {needed} MiB at least, and the limit is {limit} MiB; raise resources.limits.memory to \
+                "the server needs {needed} MiB at least, and the limit is {limit}; raise resources.limits.memory to \
                  {enough}Mi{}",
                 if self.wishes.buffer_pool.is_some() {
                     " or lower innodb_buffer_pool_size"
@@ -141,6 +141,16 @@ impl fmt::Display for Contradiction {
                 }
             ),
         }
+    }
+}
+
+/// A size in the largest unit of which it is a whole number, and in MiB at most: "384 MiB", "1 KiB", "1000000 bytes".
+fn shown(bytes: u64) -> String {
+    match bytes {
+        0 => "0 bytes".to_owned(),
+        _ if bytes.is_multiple_of(MIB) => format!("{} MiB", bytes / MIB),
+        _ if bytes.is_multiple_of(KIB) => format!("{} KiB", bytes / KIB),
+        _ => format!("{bytes} bytes"),
     }
 }
 

@@ -28,6 +28,9 @@ pub struct Timing {
     /// How far behind a replica may be to count as synced (rolling restart, switchover). What a candidate lacks is a part of
     /// the time without writes.
     pub lag: Duration,
+    /// From here on the lag of a replica is a problem: what reads it gives is old, and a primary that is lost takes so much
+    /// longer to replace. Told in steps.
+    pub lagging: Duration,
     /// A command that did not help is repeated after this.
     pub retry: Duration,
     /// A clone that did not succeed is repeated after this.
@@ -75,6 +78,7 @@ impl Default for Timing {
             flap: Duration::from_mins(1),
             first_election: Duration::from_secs(5),
             lag: Duration::from_millis(500),
+            lagging: Duration::from_secs(30),
             retry: Duration::from_secs(1),
             clone_retry: Duration::from_secs(10),
             rebuild: Duration::from_mins(1),

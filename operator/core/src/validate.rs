@@ -5,6 +5,7 @@
 //! reported at once, each with its field and what to do about it. Everything behind this step is infallible.
 
 mod backup;
+mod metadata;
 mod overlay;
 mod variables;
 
@@ -14,7 +15,9 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use mainstay_api::MySQLCluster;
-use mainstay_api::cluster::{DeletionPolicy, Durability, FormerData, ImagePullPolicy, InitDb, Resources, ServiceType};
+use mainstay_api::cluster::{
+    DeletionPolicy, Durability, FormerData, ImagePullPolicy, InitDb, Resources, ServiceType, Services,
+};
 
 use crate::action::Application;
 use crate::backup::plan::Settings;
@@ -23,6 +26,12 @@ use crate::quantity::Amount;
 use crate::sizing::{self, Memory, Sizes};
 pub use variables::Setting;
 
+/// The largest volume that can be declared: InnoDB's largest table four times over. What is larger is a unit that slipped.
+const LARGEST_VOLUME: u64 = 256 << 40;
+/// The largest memory of a container that can be declared.
+const LARGEST_MEMORY: u64 = 64 << 40;
+/// Kubernetes takes everything above for this.
+const LARGEST_QUANTITY: u64 = i64::MAX.unsigned_abs();
 /// Lifetime of the server certificate unless the spec says otherwise: 90 days.
 const CERTIFICATE_HOURS: u64 = 2160;
 
@@ -228,6 +237,7 @@ impl Checked {
         {
             backup::recovery(wish, problems);
         }
+        services(spec.services.as_ref(), problems);
         let overlay = overlay::check(spec.pod_template.as_ref(), &Names::new("", name), problems);
         Self {
             replicas,
@@ -260,6 +270,11 @@ fn volume(size: &Quantity, problems: &mut Vec<SpecProblem>) -> u64 {
             problems.push(SpecProblem::new("spec.storage.size", "at least 1Gi"));
             sizing::SMALLEST_VOLUME
         }
+        Some(bytes) if bytes > LARGEST_VOLUME => {
+            let message = format!("{} is more than any volume holds; at most 256Ti", size.0);
+            problems.push(SpecProblem::new("spec.storage.size", message));
+            sizing::SMALLEST_VOLUME
+        }
         Some(bytes) => bytes,
         None => sizing::SMALLEST_VOLUME,
     }
@@ -267,6 +282,14 @@ fn volume(size: &Quantity, problems: &mut Vec<SpecProblem>) -> u64 {
 
 fn bytes(quantity: &Quantity, field: &str, problems: &mut Vec<SpecProblem>) -> Option<u64> {
     match quantity.0.parse::<Amount>() {
+        Ok(amount) if amount.units() > LARGEST_QUANTITY => {
+            let message = format!(
+                "{} is more than Kubernetes can count; is the unit the right one?",
+                quantity.0
+            );
+            problems.push(SpecProblem::new(field, message));
+            None
+        }
         Ok(amount) => Some(amount.units()),
         Err(error) => {
             problems.push(SpecProblem::new(field, error.to_string()));
@@ -281,8 +304,14 @@ fn memory(resources: &Resources, problems: &mut Vec<SpecProblem>) -> Memory {
         for (resource, quantity) in map.iter().filter(|(resource, _)| *resource != "memory") {
             bytes(quantity, &format!("spec.resources.{kind}.{resource}"), problems);
         }
-        map.get("memory")
-            .and_then(|quantity| bytes(quantity, &format!("spec.resources.{kind}.memory"), problems))
+        let (quantity, field) = (map.get("memory")?, format!("spec.resources.{kind}.memory"));
+        let memory = bytes(quantity, &field, problems)?;
+        if memory > LARGEST_MEMORY {
+            let message = format!("{} is more than any node has; at most 64Ti", quantity.0);
+            problems.push(SpecProblem::new(field, message));
+            return None;
+        }
+        Some(memory)
     };
     let (request, limit) = (read(&resources.requests, "requests"), read(&resources.limits, "limits"));
     match (limit, request) {
@@ -296,6 +325,24 @@ fn memory(resources: &Resources, problems: &mut Vec<SpecProblem>) -> Memory {
         (Some(limit), _) => Memory::Limited(limit),
         (None, Some(request)) => Memory::Unlimited(request),
         (None, None) => Memory::Unlimited(sizing::ASSUMED_MEMORY),
+    }
+}
+
+/// Annotations of the Services.
+fn services(services: Option<&Services>, problems: &mut Vec<SpecProblem>) {
+    let Some(services) = services else { return };
+    let primary = services.primary.as_ref().map(|service| &service.annotations);
+    let replicas = services.replicas.as_ref().map(|service| &service.annotations);
+    for (name, annotations) in [("primary", primary), ("replicas", replicas)] {
+        let Some(annotations) = annotations else { continue };
+        let field = format!("spec.services.{name}.annotations");
+        metadata::check(&field, metadata::Kind::Annotations, annotations, problems);
+        for key in annotations.keys().filter(|key| key.starts_with(names::DOMAIN_PREFIX)) {
+            problems.push(SpecProblem::new(
+                format!("{field}[{key}]"),
+                "is set by Mainstay; remove it",
+            ));
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use mainstay_api::status::Role;
 
 use crate::GtidSet;
 use crate::action::{Endpoint, VerbKind};
+use crate::lag;
 use crate::layout::PORT_ADMIN;
 use crate::observed::{Answer, Busy, InstanceObserved, InstanceReport, Mysqld, Observed, Reach};
 use crate::rules::{InstanceName, MemberId, Phase, PrimaryRef, Rules};
@@ -336,6 +337,22 @@ impl<'a> View<'a> {
             && !seen.report.writable
             && replication.applier_running
             && replication.lag.is_some_and(|lag| lag <= self.timing.lag)
+    }
+
+    /// How far it is behind the open primary, as a person is told; `None` while that is no problem. Of one that was not heard
+    /// for a moment, what was true before.
+    pub(crate) fn behind(&self, instance: &InstanceObserved) -> Option<Duration> {
+        let before = self.observed.told.behind.get(&instance.name).copied();
+        let Some(report) = instance.report() else {
+            return before
+                .filter(|_| Self::silent_since(instance).is_some_and(|at| self.age(at) < self.timing.silence));
+        };
+        let seen = Seen { instance, report };
+        let primary = self.rules.primary.as_ref()?;
+        self.open_primary()?;
+        (self.follows(seen, &primary.id) && !report.writable)
+            .then(|| lag::step(report.replication.lag, before, self.timing.lagging))
+            .flatten()
     }
 
     /// `errant(i)` towards that primary, if there is any.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use mainstay_core::GtidSet;
 use mainstay_core::action::{Application, Endpoint, InstanceCommand, Verb};
-use mainstay_core::observed::{Disk, InstanceReport, Mysqld, Persisted, Replication, SemiSync};
+use mainstay_core::observed::{Disk, InstanceReport, Mysqld, Persisted, Replication, SemiSync, Standstill};
 use mainstay_core::rules::{Incarnation, InstanceName, MemberId};
 
 use crate::proto;
@@ -179,6 +179,33 @@ impl From<&proto::SemiSync> for SemiSync {
     }
 }
 
+impl From<&Standstill> for proto::Standstill {
+    fn from(standstill: &Standstill) -> Self {
+        match standstill {
+            Standstill::DiskFull => Self {
+                cause: proto::standstill::Cause::DiskFull.into(),
+                holder: String::new(),
+            },
+            Standstill::GlobalLock { holder } => Self {
+                cause: proto::standstill::Cause::GlobalLock.into(),
+                holder: holder.clone(),
+            },
+        }
+    }
+}
+
+/// A cause that a newer manager knows is not told: nothing but words depends on it, and an instance that is not understood
+/// would count as silent.
+fn standstill(standstill: &proto::Standstill) -> Option<Standstill> {
+    match proto::standstill::Cause::try_from(standstill.cause) {
+        Ok(proto::standstill::Cause::DiskFull) => Some(Standstill::DiskFull),
+        Ok(proto::standstill::Cause::GlobalLock) => Some(Standstill::GlobalLock {
+            holder: standstill.holder.clone(),
+        }),
+        Ok(proto::standstill::Cause::Unspecified) | Err(_) => None,
+    }
+}
+
 impl TryFrom<&proto::Status> for InstanceReport {
     type Error = ConvertError;
 
@@ -191,6 +218,7 @@ impl TryFrom<&proto::Status> for InstanceReport {
             mysqld: mysqld(status.mysqld)?,
             message: status.message.clone(),
             restarts: status.restarts,
+            failures: status.failures,
             version: status.version.clone(),
             server_uuid: status.server_uuid.clone(),
             writable: status.writable,
@@ -203,6 +231,7 @@ impl TryFrom<&proto::Status> for InstanceReport {
                 used: disk.used_bytes,
                 size: disk.size_bytes,
             },
+            standstill: status.standstill.as_ref().and_then(standstill),
             config_hash: status.config_hash.clone(),
             pristine: status.pristine,
             list_uncertain: status.list_uncertain,
@@ -228,6 +257,7 @@ pub fn status(instance: &InstanceName, seq: u64, report: &InstanceReport) -> pro
         mysqld: proto::status::Mysqld::from(report.mysqld).into(),
         message: report.message.clone(),
         restarts: report.restarts,
+        failures: report.failures,
         version: report.version.clone(),
         server_uuid: report.server_uuid.clone(),
         server_id: 0,
@@ -241,6 +271,7 @@ pub fn status(instance: &InstanceName, seq: u64, report: &InstanceReport) -> pro
             used_bytes: report.disk.used,
             size_bytes: report.disk.size,
         }),
+        standstill: report.standstill.as_ref().map(Into::into),
         config_hash: report.config_hash.clone(),
         pristine: report.pristine,
         list_uncertain: report.list_uncertain,
@@ -445,6 +476,7 @@ mod tests {
             mysqld: Mysqld::Running,
             message: String::new(),
             restarts: 2,
+            failures: 3,
             version: "9.7.4".to_owned(),
             server_uuid: "3e11fa47-71ca-11e1-9e33-c80aa9429562".to_owned(),
             writable: true,
@@ -468,6 +500,9 @@ mod tests {
                 acknowledgers: vec![InstanceName("shop-0".to_owned())],
             },
             disk: Disk { used: 10, size: 100 },
+            standstill: Some(Standstill::GlobalLock {
+                holder: "session 73 of root@10.0.0.7".to_owned(),
+            }),
             marker: Some(gtid_set("test", SET).unwrap()),
             config_hash: "abc".to_owned(),
             pristine: false,
@@ -482,6 +517,27 @@ mod tests {
         let before = report();
         let message = status(&InstanceName("shop-0".to_owned()), 9, &before);
         assert_eq!(InstanceReport::try_from(&message).unwrap(), before);
+    }
+
+    #[test]
+    fn a_standstill_survives_the_way_there_and_one_of_a_newer_manager_costs_nothing() {
+        for before in [Some(Standstill::DiskFull), None] {
+            let before = InstanceReport {
+                standstill: before,
+                ..report()
+            };
+            let message = status(&InstanceName("shop-0".to_owned()), 9, &before);
+            assert_eq!(InstanceReport::try_from(&message).unwrap(), before);
+        }
+        let newer = proto::Standstill {
+            cause: 99,
+            holder: String::new(),
+        };
+        let message = proto::Status {
+            standstill: Some(newer),
+            ..status(&InstanceName("shop-0".to_owned()), 9, &report())
+        };
+        assert_eq!(InstanceReport::try_from(&message).unwrap().standstill, None);
     }
 
     #[test]

@@ -9,8 +9,8 @@ use rustix::fs::{FallocateFlags, fallocate, statvfs};
 
 /// Size of the reserve.
 pub(crate) const RESERVE: u64 = 64 * 1024 * 1024;
-/// With less than this free the reserve is given up.
-const TOO_LITTLE: u64 = 16 * 1024 * 1024;
+/// With less than this free the disk is full, and the reserve is given up at the next start.
+pub(crate) const TOO_LITTLE: u64 = 16 * 1024 * 1024;
 /// With more than this free beside it the reserve is made again.
 const ENOUGH: u64 = 2 * RESERVE;
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use mainstay_core::action::Application;
 use mainstay_core::observed::Mysqld;
 use mainstay_mysql::MysqlError;
-use mainstay_mysql::accounts::{self, CLONE, ROOT, Restoration, Way, replication_user};
+use mainstay_mysql::accounts::{self, CLONE, ROOT, replication_user};
 use mainstay_mysql::port::{FirstApplication, REPLICATION_ACCOUNTS, SharedPassword};
 use secrecy::SecretString;
 use tokio::sync::Mutex;

@@ -33,6 +33,7 @@ mod server;
 mod shared;
 mod shutdown;
 mod stall;
+mod standstill;
 mod state;
 mod status;
 mod supervise;

@@ -160,6 +160,7 @@ pub fn to_json(status: &proto::Status) -> Value {
         "mysqld": mysqld.as_str_name().to_lowercase(),
         "message": status.message,
         "restarts": status.restarts,
+        "failures": status.failures,
         "version": status.version,
         "serverUuid": status.server_uuid,
         "serverId": status.server_id,
@@ -187,6 +188,10 @@ pub fn to_json(status: &proto::Status) -> Value {
             "acknowledgers": semi_sync.acknowledgers,
         },
         "disk": {"usedBytes": disk.used_bytes, "sizeBytes": disk.size_bytes},
+        "standstill": status.standstill.as_ref().map(|standstill| json!({
+            "cause": standstill.cause().as_str_name().to_lowercase(),
+            "holder": standstill.holder,
+        })),
         "configHash": status.config_hash,
         "pristine": status.pristine,
         "connections": status.connections,

@@ -6,20 +6,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use mainstay_core::GtidSet;
-use mainstay_core::observed::{Mysqld, Persisted};
-use mainstay_mysql::accounts::Finding;
+use mainstay_core::observed::{Mysqld, Persisted, Standstill};
 use mainstay_mysql::{Mysql, ServerState, Version};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::config::Config;
-use crate::disk;
+use crate::disk::{self, Space};
 use crate::failing::Failing;
 use crate::hearing::Hearing;
 use crate::proto;
 use crate::receipt::Receipt;
 use crate::secrets::{Redactor, Secrets};
+use crate::standstill::{self, Sight};
 use crate::state::{Stage, State, StateError, StateFile};
 use crate::status;
 
@@ -37,6 +37,8 @@ pub(crate) struct Process {
     pub(crate) message: String,
     /// Restarts since the manager began.
     pub(crate) restarts: u32,
+    /// Starts in a row that failed, and data directories that could not be made.
+    pub(crate) failures: u32,
     /// Its process id, once there was one.
     pub(crate) pid: Option<i32>,
 }
@@ -104,6 +106,7 @@ pub(crate) struct Shared {
     failing: Mutex<Failing>,
     remainder: Mutex<Option<JoinHandle<()>>>,
     reading: Mutex<Option<Reading>>,
+    standstill: Mutex<standstill::Watch>,
     server_uuid: Mutex<KnownUuid>,
     observing: tokio::sync::Mutex<u64>,
     history: Mutex<History>,
@@ -136,6 +139,7 @@ impl Shared {
             run: 0,
             message: "the manager begins".to_owned(),
             restarts: 0,
+            failures: 0,
             pid: None,
         };
         let shared = Self {
@@ -156,6 +160,7 @@ impl Shared {
             failing: Mutex::default(),
             remainder: Mutex::default(),
             reading: Mutex::new(None),
+            standstill: Mutex::default(),
             server_uuid: Mutex::default(),
             observing: tokio::sync::Mutex::new(0),
             history: Mutex::default(),
@@ -169,7 +174,7 @@ impl Shared {
             version,
             redactor,
         };
-        let first = Arc::new(shared.compose(0, &shared.basis(), None));
+        let first = Arc::new(shared.compose(0, &shared.basis(), shared.space(), None));
         shared.status.send_replace(first);
         shared
     }
@@ -371,6 +376,7 @@ impl Shared {
     pub(crate) async fn observe(&self) -> Arc<proto::Status> {
         let mut seq = self.observing.lock().await;
         *seq += 1;
+        self.ask_who_locks().await;
         let basis = self.basis();
         let server = match basis.process.phase {
             Mysqld::Starting | Mysqld::Running => Some(self.mysql.read_state().await),
@@ -391,11 +397,13 @@ impl Shared {
                 state: Arc::new(state.clone()),
             });
         }
+        let space = self.space();
         if let Some(state) = &answer {
             self.compare_history(&basis.incarnation, &state.executed);
+            self.look_for_a_standstill(basis.process.run, space, state);
         }
         *lock(&self.last) = answer;
-        let status = Arc::new(self.compose(*seq, &basis, server.as_ref()));
+        let status = Arc::new(self.compose(*seq, &basis, space, server.as_ref()));
         self.status.send_if_modified(|last| {
             let news = status::differs(last, &status);
             *last = Arc::clone(&status);
@@ -435,12 +443,46 @@ impl Shared {
         self.history_lost.subscribe()
     }
 
+    /// Space of the data volume; none at all while nobody knows.
+    fn space(&self) -> Space {
+        disk::space(&self.config.paths.volume).unwrap_or_default()
+    }
+
+    /// Before the reading, which is not to grow old: a lock is told when it has lasted for a while.
+    async fn ask_who_locks(&self) {
+        let suspected = lock(&self.standstill).suspects();
+        if suspected && self.process().phase == Mysqld::Running {
+            // Not to know it changes nothing else: that something is locked is known without it.
+            let holder = self.mysql.global_lock_holder().await.unwrap_or_default();
+            lock(&self.standstill).held_by(holder);
+        }
+    }
+
+    fn look_for_a_standstill(&self, run: u64, space: Space, state: &ServerState) {
+        let sight = Sight {
+            run,
+            writable: !state.super_read_only,
+            space,
+            committing: state.committing > 0,
+            executed: &state.executed,
+            locked_out: state.locked_out > 0,
+        };
+        lock(&self.standstill).look(Instant::now(), sight);
+    }
+
+    /// What keeps writes from ending although the server answers.
+    #[must_use]
+    pub(crate) fn standstill(&self) -> Option<Standstill> {
+        lock(&self.standstill).finding(Instant::now(), self.config.timing.stall)
+    }
+
     fn note_answer(&self, mut basis: Basis, answered: bool) -> Basis {
         if answered && basis.process.phase == Mysqld::Starting {
             self.process.send_if_modified(|process| {
                 let first = process.run == basis.process.run && process.phase == Mysqld::Starting;
                 if first {
                     process.phase = Mysqld::Running;
+                    process.failures = 0;
                     process.message.clear();
                 }
                 first
@@ -467,9 +509,9 @@ impl Shared {
         &self,
         seq: u64,
         basis: &Basis,
+        space: Space,
         server: Option<&Result<ServerState, mainstay_mysql::MysqlError>>,
     ) -> proto::Status {
-        let space = disk::space(&self.config.paths.volume).unwrap_or_default();
         let mut status = proto::Status {
             seq,
             instance: self.config.instance.0.clone(),
@@ -478,6 +520,7 @@ impl Shared {
             mysqld: proto::status::Mysqld::from(basis.process.phase).into(),
             message: basis.process.message.clone(),
             restarts: basis.process.restarts,
+            failures: basis.process.failures,
             version: self.version.to_string(),
             server_id: self.config.server_id(),
             disk: Some(proto::Disk {
@@ -496,6 +539,7 @@ impl Shared {
                 status.marker = self.marker(basis.process.run).map(|set| set.to_string());
                 status.pristine = !basis.history_reset && status::is_pristine(&basis.reported, server);
                 status.message = self.secrets().problems.join("; ");
+                status.standstill = self.standstill().as_ref().map(Into::into);
             }
             Some(Err(error)) => {
                 status.mysqld = proto::status::Mysqld::Starting.into();

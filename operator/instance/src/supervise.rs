@@ -138,6 +138,7 @@ impl Supervisor {
         tracing::error!(reason, failures = self.failures, "mysqld is down");
         self.shared.set_process(|process| {
             process.phase = phase;
+            process.failures = u32::try_from(self.failures).unwrap_or(u32::MAX);
             reason.clone_into(&mut process.message);
         });
     }
@@ -225,6 +226,7 @@ impl Supervisor {
         self.shared.set_process(|process| {
             process.restarts = if process.run == 0 { 0 } else { process.restarts + 1 };
             process.run += 1;
+            process.failures = u32::try_from(self.failures).unwrap_or(u32::MAX);
             process.phase = phase;
             process.pid = Some(pid);
         });

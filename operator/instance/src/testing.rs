@@ -13,8 +13,8 @@ use mainstay_core::rules::InstanceName;
 use mainstay_mysql::accounts::{self, Account, AccountName, Credentials, Restoration, StoredHash, SystemAccounts, Way};
 use mainstay_mysql::port::{CloneProgress, FirstApplication, SharedPassword};
 use mainstay_mysql::{
-    AccountLock, Channel, CloneDonor, DumpThread, Mysql, MysqlError, Receiver, ReplicationSource, SemiSyncState,
-    ServerState, Sessions, Version,
+    AccountLock, Channel, CloneDonor, DumpThread, LockHolder, Mysql, MysqlError, Receiver, ReplicationSource,
+    SemiSyncState, ServerState, Sessions, Version,
 };
 use secrecy::SecretString;
 
@@ -167,6 +167,8 @@ pub(crate) struct FakeMysql {
     locked: Mutex<BTreeSet<AccountName>>,
     /// How long a look takes.
     slowness: Mutex<Duration>,
+    /// Who holds a lock on everything.
+    lock_holder: Mutex<Option<LockHolder>>,
     /// Replicas that connect when semi-sync is switched on.
     joining: Mutex<Vec<DumpThread>>,
 }
@@ -250,6 +252,12 @@ impl FakeMysql {
         *self.joining.lock().unwrap() = threads;
     }
 
+    /// This session locks everything, or nobody does.
+    pub(crate) fn lock_everything(&self, holder: Option<LockHolder>) {
+        self.change(|state| state.locked_out = u32::from(holder.is_some()));
+        *self.lock_holder.lock().unwrap() = holder;
+    }
+
     pub(crate) fn change(&self, change: impl FnOnce(&mut ServerState)) {
         change(&mut self.state.lock().unwrap());
     }
@@ -286,6 +294,11 @@ impl Mysql for FakeMysql {
             tokio::time::sleep(slowness).await;
         }
         Ok(self.state.lock().unwrap().clone())
+    }
+
+    async fn global_lock_holder(&self) -> Result<Option<LockHolder>, MysqlError> {
+        self.call("global_lock_holder");
+        Ok(self.lock_holder.lock().unwrap().clone())
     }
 
     async fn settle(&self, limit: Duration) -> Result<(), MysqlError> {
@@ -606,6 +619,7 @@ impl Server for FakeServer {
             run: 1,
             message: String::new(),
             restarts: 0,
+            failures: 0,
             pid: None,
         }
     }

@@ -6,7 +6,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 use mainstay_core::layout;
 
 use crate::operator::OperatorArgs;
-use crate::plugin::{About, ExplainArgs, PromoteArgs, StatusArgs};
+use crate::plugin::{About, ExplainArgs, PromoteArgs, StatusArgs, Target};
 
 /// Exit codes, printed below `--help`.
 const EXIT_CODES: &str = "Exit codes: 0 done; 1 failed, with one sentence on standard error; 2 wrong arguments.";
@@ -71,8 +71,11 @@ pub(crate) enum InstanceOutput {
 
 /// The kubectl plugin: what is left when the binary is called kubectl-mainstay.
 #[derive(Debug, Parser)]
-#[command(name = "kubectl mainstay", version, about = "Look after MySQL clusters", after_help = EXIT_CODES)]
+#[command(name = "kubectl mainstay", bin_name = "kubectl mainstay", version, about = "Look after MySQL clusters", after_help = EXIT_CODES)]
 pub(crate) struct PluginCli {
+    /// Before the verb, as after it: clap gives it to the verb.
+    #[command(flatten)]
+    _target: Target,
     #[command(subcommand)]
     pub(crate) command: PluginCommand,
 }
@@ -143,6 +146,51 @@ mod tests {
             panic!("{cli:?}")
         };
         assert!(format!("{args:?}").contains("\"db\""));
+    }
+
+    #[test]
+    fn kubectls_options_may_stand_before_the_verb() {
+        let target = |line: &[&str]| {
+            let line = [&["kubectl-mainstay"], line].concat();
+            let cli = PluginCli::try_parse_from(line).unwrap();
+            match cli.command {
+                PluginCommand::Status(args) => format!("{args:?}"),
+                PluginCommand::Fence(about) => format!("{about:?}"),
+                other => panic!("{other:?}"),
+            }
+        };
+        for line in [
+            &["-n", "db", "--context", "east", "--kubeconfig", "k", "status", "shop"][..],
+            &["-n", "db", "status", "shop", "--context", "east", "--kubeconfig", "k"],
+            &[
+                "--kubeconfig",
+                "k",
+                "--context",
+                "east",
+                "fence",
+                "shop",
+                "2",
+                "-n",
+                "db",
+            ],
+        ] {
+            let said = target(line);
+            for word in ["Some(\"db\")", "Some(\"east\")", "Some(\"k\")"] {
+                assert!(said.contains(word), "{line:?}: {said}");
+            }
+        }
+        // What stands nearer to the verb counts.
+        assert!(target(&["-n", "a", "status", "shop", "-n", "b"]).contains("Some(\"b\")"));
+        assert!(target(&["status", "shop"]).contains("namespace: None"));
+    }
+
+    #[test]
+    fn usage_shows_what_a_person_types() {
+        for line in [&["kubectl-mainstay", "status"][..], &["kubectl-mainstay", "nonsense"]] {
+            let error = PluginCli::try_parse_from(line).unwrap_err().to_string();
+            assert!(error.contains("Usage: kubectl mainstay "), "{error}");
+            assert!(!error.contains("kubectl-mainstay"), "{error}");
+        }
     }
 
     #[test]

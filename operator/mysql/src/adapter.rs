@@ -20,7 +20,7 @@ use crate::port::{
 use crate::read;
 use crate::session::{Dialer, Late, Session, fault, kill_and_wait, left};
 use crate::sql::{self, Statement};
-use crate::state::ServerState;
+use crate::state::{LockHolder, ServerState};
 use crate::version::Version;
 
 /// How long a look at the server may take.
@@ -200,6 +200,13 @@ impl Mysql for Adapter {
             .await?;
         drop(timeout(CLOSE_LIMIT, self.dialer.keep_spare()).await);
         read::state(&results)
+    }
+
+    async fn global_lock_holder(&self) -> Result<Option<LockHolder>, MysqlError> {
+        const WHAT: &str = "read who holds the global read lock";
+        let statement = Statement::plain(sql::GLOBAL_LOCK_HOLDER);
+        let rows = self.rows(&self.eye, WHAT, READ_LIMIT, statement).await?;
+        rows.first().map(read::lock_holder).transpose()
     }
 
     async fn settle(&self, limit: Duration) -> Result<(), MysqlError> {

@@ -19,5 +19,5 @@ pub mod version;
 
 pub use error::MysqlError;
 pub use port::{AccountLock, CloneDonor, Mysql, ReplicationSource, Sessions};
-pub use state::{Channel, Counters, DumpThread, Receiver, SemiSyncState, ServerMessage, ServerState};
+pub use state::{Channel, Counters, DumpThread, LockHolder, Receiver, SemiSyncState, ServerMessage, ServerState};
 pub use version::Version;

@@ -8,7 +8,7 @@ use secrecy::SecretString;
 
 use crate::accounts::{Credentials, Restoration, SystemAccounts};
 use crate::error::MysqlError;
-use crate::state::ServerState;
+use crate::state::{LockHolder, ServerState};
 use crate::version::Version;
 
 /// Number of replication accounts: one an ordinal (decision B6), and 7 instances are the most.
@@ -109,6 +109,10 @@ pub trait Mysql: Send + Sync {
 
     /// Reads everything that a report needs, flags before sets.
     async fn read_state(&self) -> Result<ServerState, MysqlError>;
+
+    /// Who holds a lock on everything, or waits for one in front of all who write; `None` when the server does not know, or
+    /// nobody does. It looks at every lock there is: for a server on which somebody waits for such a lock.
+    async fn global_lock_holder(&self) -> Result<Option<LockHolder>, MysqlError>;
 
     /// Ends the sessions of statements that were given up, and waits until they are gone: after that, none of them can
     /// take effect any more.

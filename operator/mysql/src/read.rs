@@ -10,7 +10,7 @@ use mysql_async::prelude::FromValue;
 use crate::accounts::{Account, AccountName, CLONE, StoredHash, replication_ordinal};
 use crate::error::MysqlError;
 use crate::sql;
-use crate::state::{Channel, DumpThread, Receiver, ServerState};
+use crate::state::{Channel, DumpThread, LockHolder, Receiver, ServerState};
 
 const WHAT: &str = "read the state of mysqld";
 
@@ -122,6 +122,7 @@ fn read_flags(row: &Row, state: &mut ServerState) -> Result<(), MysqlError> {
     state.semi_sync.wait_for = column(row, 7)?;
     state.offline = column(row, 8)?;
     state.committing = column(row, 9)?;
+    state.locked_out = column(row, 10)?;
     Ok(())
 }
 
@@ -165,6 +166,15 @@ fn read_dump_thread(row: &Row) -> Result<DumpThread, MysqlError> {
         ordinal: replication_ordinal(&user),
         user,
         semi_sync: column::<u64>(row, 2)? > 0,
+    })
+}
+
+/// The answer to [`sql::GLOBAL_LOCK_HOLDER`].
+pub(crate) fn lock_holder(row: &Row) -> Result<LockHolder, MysqlError> {
+    Ok(LockHolder {
+        connection: column(row, 0)?,
+        user: text(row, 1)?,
+        host: text(row, 2)?,
     })
 }
 

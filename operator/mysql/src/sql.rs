@@ -58,7 +58,9 @@ SELECT @@GLOBAL.super_read_only, @@GLOBAL.read_only, @@GLOBAL.server_uuid, @@GLO
 @@GLOBAL.event_scheduler, @@GLOBAL.max_connections, @@GLOBAL.rpl_semi_sync_source_enabled, \
 @@GLOBAL.rpl_semi_sync_source_wait_for_replica_count, @@GLOBAL.offline_mode, \
 (SELECT COUNT(*) FROM performance_schema.threads WHERE TYPE='FOREGROUND' AND PROCESSLIST_STATE IN \
-('waiting for handler commit','Waiting for semi-sync ACK from replica','Waiting for semi-sync ACK from slave')); \
+('waiting for handler commit','Waiting for semi-sync ACK from replica','Waiting for semi-sync ACK from slave')), \
+(SELECT COUNT(*) FROM performance_schema.threads WHERE TYPE='FOREGROUND' AND PROCESSLIST_USER<>'mainstay' \
+AND PROCESSLIST_STATE IN ('Waiting for global read lock','Waiting for commit lock')); \
 SELECT c.HOST, c.PORT, s.SERVICE_STATE, a.SERVICE_STATE, s.LAST_ERROR_NUMBER, s.LAST_ERROR_MESSAGE, \
 TIMESTAMPDIFF(MICROSECOND, NULLIF(GREATEST(s.LAST_HEARTBEAT_TIMESTAMP, s.LAST_QUEUED_TRANSACTION_END_QUEUE_TIMESTAMP), \
 '0000-00-00 00:00:00.000000'), NOW(6)), \
@@ -90,6 +92,15 @@ SELECT @@GLOBAL.gtid_purged, @@GLOBAL.gtid_executed";
 
 /// Number of result sets of [`READ_STATE`].
 pub(crate) const READ_STATE_RESULTS: usize = 7;
+
+/// `FLUSH TABLES WITH READ LOCK` takes a shared lock on everything, and one on commits; what waits for the first of them keeps
+/// all who write waiting behind it. `SET GLOBAL super_read_only` of the manager does the same for a moment.
+pub(crate) const GLOBAL_LOCK_HOLDER: &str = "\
+SELECT t.PROCESSLIST_ID, t.PROCESSLIST_USER, t.PROCESSLIST_HOST FROM performance_schema.metadata_locks l \
+JOIN performance_schema.threads t ON t.THREAD_ID=l.OWNER_THREAD_ID \
+WHERE l.OBJECT_TYPE IN ('GLOBAL','COMMIT') AND l.LOCK_TYPE='SHARED' AND l.LOCK_STATUS IN ('GRANTED','PENDING') \
+AND t.PROCESSLIST_ID IS NOT NULL AND t.PROCESSLIST_USER<>'mainstay' \
+ORDER BY l.LOCK_STATUS='GRANTED' DESC, t.PROCESSLIST_ID LIMIT 1";
 
 pub(crate) const SET_SUPER_READ_ONLY: &str = "SET GLOBAL super_read_only=ON";
 pub(crate) const LEAVE_SUPER_READ_ONLY: &str = "SET GLOBAL super_read_only=OFF";

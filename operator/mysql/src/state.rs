@@ -23,6 +23,8 @@ pub struct ServerState {
     /// Sessions whose commit is on its way: in the binlog's or the engine's hands, or waiting for acknowledgements. One that
     /// waits for a lock is not among them.
     pub committing: u32,
+    /// Sessions that wait for a lock on everything (`FLUSH TABLES WITH READ LOCK`): they can neither write nor commit.
+    pub locked_out: u32,
     /// Events run.
     pub event_scheduler: bool,
     /// The replication channel; absent when the server never followed anybody, or forgot it.
@@ -175,6 +177,17 @@ pub struct DumpThread {
     pub ordinal: Option<u32>,
     /// It announced that it acknowledges.
     pub semi_sync: bool,
+}
+
+/// A session that holds a lock on everything, or waits for it in front of all who write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LockHolder {
+    /// Connection id, as `KILL` takes it.
+    pub connection: u64,
+    /// User who logged in.
+    pub user: String,
+    /// Host that the user came from.
+    pub host: String,
 }
 
 /// Counters of the server, for metrics only.

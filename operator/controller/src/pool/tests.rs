@@ -35,6 +35,8 @@ fn report(epoch: u64, seq: u64) -> InstanceReport {
         mysqld: Mysqld::Running,
         message: String::new(),
         restarts: 0,
+        failures: 0,
+        standstill: None,
         version: "9.7.4".to_owned(),
         server_uuid: String::new(),
         writable: false,

@@ -1,9 +1,10 @@
 //! Problems of single instances.
 
 use crate::analyse::{Analysis, ProblemCode};
-use crate::observed::{InstanceObserved, Mysqld, Reach};
+use crate::observed::{InstanceObserved, InstanceReport, Mysqld, Observed, Reach, Standstill};
 use crate::plan;
-use crate::rules::Phase;
+use crate::rules::{InstanceName, Phase};
+use crate::subject::Subject;
 use crate::view::{Seen, View};
 
 /// Used space from which on a volume is nearly full, in percent.
@@ -23,12 +24,24 @@ pub(super) fn all(view: &View<'_>, analysis: &mut Analysis) {
             Some(report) => heard(view, Seen { instance, report }, analysis),
             None => not_heard(view, instance, analysis),
         }
+        lagging(view, instance, analysis);
     }
     for seen in view.heard().filter(|seen| seen.report.writable && !view.is_open(*seen)) {
         // In an election everybody is fenced: that is its work, not a problem.
         if view.rules.phase == Phase::Open {
             let message = format!("{} accepts writes and is not the open primary", seen.instance.name);
             analysis.found_on(ProblemCode::StrangerWritable, &seen.instance.name, message);
+        }
+    }
+}
+
+/// Looks at the instances of a cluster without a memory: a new one, of which mysqld may not start, or one whose status was lost.
+pub(super) fn made(subject: &Subject<'_>, observed: &Observed, analysis: &mut Analysis) {
+    let wanted = subject.replicas(observed);
+    for instance in observed.instances.iter().filter(|instance| instance.ordinal < wanted) {
+        if let Some(report) = instance.report() {
+            mysqld(&instance.name, report, analysis);
+            disk(&instance.name, report, analysis);
         }
     }
 }
@@ -74,26 +87,9 @@ fn kind_of_silence(reason: &str) -> &'static str {
 fn heard(view: &View<'_>, seen: Seen<'_>, analysis: &mut Analysis) {
     let name = &seen.instance.name;
     let report = seen.report;
-    let said = if report.message.is_empty() {
-        String::new()
-    } else {
-        format!(": {}", report.message)
-    };
-    match report.mysqld {
-        Mysqld::Down => analysis.found_on(
-            ProblemCode::MysqldFailing,
-            name,
-            format!("mysqld of {name} is down{said}"),
-        ),
-        Mysqld::Failed => {
-            analysis.found_on(
-                ProblemCode::MysqldFailing,
-                name,
-                format!("mysqld of {name} does not start{said}"),
-            );
-        }
-        Mysqld::Running => running(view, seen, analysis),
-        Mysqld::Initialising | Mysqld::Starting | Mysqld::Cloning => {}
+    mysqld(name, report, analysis);
+    if report.mysqld == Mysqld::Running {
+        running(view, seen, analysis);
     }
     let member = view.rules.members.iter().find(|id| &id.instance == name);
     let known = view.is_member(seen) || view.is_primary(seen);
@@ -115,7 +111,41 @@ fn heard(view: &View<'_>, seen: Seen<'_>, analysis: &mut Analysis) {
             format!("{name} may not acknowledge yet"),
         );
     }
-    disk(seen, analysis);
+    disk(name, report, analysis);
+}
+
+fn mysqld(name: &InstanceName, report: &InstanceReport, analysis: &mut Analysis) {
+    // Between two tries that fail it is starting, and nothing is better than before.
+    let trying = matches!(report.mysqld, Mysqld::Starting | Mysqld::Initialising) && !report.message.is_empty();
+    let state = match (report.mysqld, report.failures) {
+        (Mysqld::Down, 0..=1) => "is down",
+        (Mysqld::Down | Mysqld::Failed, _) => "does not start",
+        (Mysqld::Starting | Mysqld::Initialising, 1) if trying => "starts again",
+        (Mysqld::Starting | Mysqld::Initialising, 2..) if trying => "does not start",
+        (Mysqld::Running | Mysqld::Cloning | Mysqld::Starting | Mysqld::Initialising, _) => return,
+    };
+    let said = if report.message.is_empty() {
+        String::new()
+    } else {
+        format!(": {}", report.message)
+    };
+    analysis.found_on(
+        ProblemCode::MysqldFailing,
+        name,
+        format!("mysqld of {name} {state}{said}"),
+    );
+}
+
+fn lagging(view: &View<'_>, instance: &InstanceObserved, analysis: &mut Analysis) {
+    if let (Some(behind), Some(primary)) = (view.behind(instance), &view.rules.primary) {
+        let name = &instance.name;
+        let message = format!(
+            "{name} is {} s or more behind {}",
+            behind.as_secs(),
+            primary.id.instance
+        );
+        analysis.found_on(ProblemCode::ReplicationLagging, name, message);
+    }
 }
 
 fn running(view: &View<'_>, seen: Seen<'_>, analysis: &mut Analysis) {
@@ -142,15 +172,19 @@ fn running(view: &View<'_>, seen: Seen<'_>, analysis: &mut Analysis) {
     }
 }
 
-fn disk(seen: Seen<'_>, analysis: &mut Analysis) {
-    let disk = seen.report.disk;
+fn disk(name: &InstanceName, report: &InstanceReport, analysis: &mut Analysis) {
+    let disk = report.disk;
     let percent = disk.used.saturating_mul(100).checked_div(disk.size).unwrap_or_default();
     if percent >= NEARLY_FULL {
-        let name = &seen.instance.name;
+        let nearly = if report.standstill == Some(Standstill::DiskFull) {
+            ""
+        } else {
+            "nearly "
+        };
         analysis.found_on(
             ProblemCode::DiskNearlyFull,
             name,
-            format!("the volume of {name} is nearly full"),
+            format!("the volume of {name} is {nearly}full"),
         );
     }
 }

@@ -1,7 +1,7 @@
 //! Problems of the rules' memory, and of the cluster as a whole.
 
 use crate::analyse::{Analysis, ProblemCode};
-use crate::observed::{InstanceReport, Mysqld, Observed};
+use crate::observed::{InstanceReport, Mysqld, Observed, Standstill};
 use crate::plan;
 use crate::rules::{MemberId, Phase, PrimaryRef};
 use crate::view::{Seen, View};
@@ -74,6 +74,33 @@ fn behind(view: &View<'_>, analysis: &mut Analysis) {
     }
 }
 
+/// What else commits wait for. It is told and begins no election: a lock is a person's, and where commits of a full volume do
+/// not end the manager ends mysqld (rule 2 c).
+fn standstill(open: Seen<'_>, enough: bool, analysis: &mut Analysis) {
+    let name = &open.instance.name;
+    let though = if enough {
+        ", though enough replicas acknowledge"
+    } else {
+        ""
+    };
+    match &open.report.standstill {
+        None => {}
+        Some(Standstill::DiskFull) => {
+            let message = format!(
+                "the data volume of {name}, the primary, is full: statements that need room fail, and commits wait when none is left{though}"
+            );
+            analysis.found_on(ProblemCode::DiskFull, name, message);
+        }
+        Some(Standstill::GlobalLock { holder }) => {
+            let holder = if holder.is_empty() { "somebody" } else { holder };
+            let message = format!(
+                "{holder} locked everything on {name}, the primary (FLUSH TABLES WITH READ LOCK): no commit ends{though}"
+            );
+            analysis.found_on(ProblemCode::GlobalReadLock, name, message);
+        }
+    }
+}
+
 /// Who does not acknowledge, and why.
 fn missing(view: &View<'_>, open: Seen<'_>) -> String {
     let connected = |id: &MemberId| {
@@ -116,7 +143,8 @@ fn open(view: &View<'_>, primary: &PrimaryRef, analysis: &mut Analysis) {
         .filter_map(|id| View::silent_since(view.instance(id)?));
     let unknown = unknown.filter(|since| view.age(*since) < view.timing.silence).count();
     let receiving = receiving.saturating_add(unknown);
-    if u32::try_from(receiving).is_ok_and(|receiving| receiving < view.rules.acks_required) {
+    let blocked = u32::try_from(receiving).is_ok_and(|receiving| receiving < view.rules.acks_required);
+    if blocked {
         let message = format!(
             "a commit waits for {} acknowledgements, and {receiving} of {} members receive from {name} ({})",
             view.rules.acks_required,
@@ -125,6 +153,7 @@ fn open(view: &View<'_>, primary: &PrimaryRef, analysis: &mut Analysis) {
         );
         analysis.found(ProblemCode::WritesBlocked, message);
     }
+    standstill(open, !blocked && view.rules.acks_required > 0, analysis);
     if view.prefers_writes() && view.rules.acks_required < view.wanted_acks() {
         let message = format!(
             "a commit waits for {} acknowledgements instead of {} ({})",

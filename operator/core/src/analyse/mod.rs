@@ -47,6 +47,16 @@ impl Analysis {
             code,
             instance: None,
             message: message.into(),
+            remedy: code.kind().remedy.to_owned(),
+        });
+    }
+
+    fn found_with(&mut self, code: ProblemCode, message: impl Into<String>, remedy: &str) {
+        self.problems.push(Problem {
+            code,
+            instance: None,
+            message: message.into(),
+            remedy: remedy.to_owned(),
         });
     }
 
@@ -55,6 +65,7 @@ impl Analysis {
             code,
             instance: Some(instance.clone()),
             message: message.into(),
+            remedy: code.kind().remedy.to_owned(),
         });
     }
 }
@@ -63,18 +74,24 @@ impl Analysis {
 #[must_use]
 pub fn analyse(subject: &Subject<'_>, observed: &Observed, now: Timestamp) -> Analysis {
     let mut analysis = Analysis::default();
-    resources::spec(subject, &mut analysis);
+    resources::spec(subject, observed, &mut analysis);
     resources::objects(subject, observed, &mut analysis);
     resources::pods(subject, observed, &mut analysis);
     resources::secrets(subject, observed, now, &mut analysis);
     match &observed.memory {
         Memory::Unreadable { reason } => analysis.found(ProblemCode::StatusUnreadable, reason.clone()),
-        Memory::Absent => memory::absent(observed, &mut analysis),
+        Memory::Absent => {
+            memory::absent(observed, &mut analysis);
+            instances::made(subject, observed, &mut analysis);
+        }
         Memory::Known(rules) => {
             let view = View::new(subject, observed, rules, now);
             memory::known(&view, &mut analysis);
             instances::all(&view, &mut analysis);
         }
+    }
+    for problem in &mut analysis.problems {
+        problem.remedy = problem.typed(subject);
     }
     analysis
         .problems

@@ -1,6 +1,7 @@
 //! The table of problems: each once, with everything that is said of it wherever it appears.
 
 use crate::rules::InstanceName;
+use crate::subject::Subject;
 
 /// A problem that exists at present.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,17 +12,28 @@ pub struct Problem {
     pub instance: Option<InstanceName>,
     /// What and why, with names; no figures that change while nothing happens.
     pub message: String,
+    /// What to do, with the names in its commands; empty when it ends by itself.
+    pub remedy: String,
 }
 
 impl Problem {
     /// The message, and what to do.
     #[must_use]
     pub fn text(&self) -> String {
-        let remedy = self.code.kind().remedy;
-        if remedy.is_empty() {
+        if self.remedy.is_empty() {
             self.message.clone()
         } else {
-            format!("{}; {remedy}", self.message)
+            format!("{}; {}", self.message, self.remedy)
+        }
+    }
+
+    /// The remedy with commands that can be typed as they are, as far as the instance is known.
+    pub(super) fn typed(&self, subject: &Subject<'_>) -> String {
+        let remedy = self.remedy.replace("CLUSTER", subject.name);
+        let remedy = remedy.replace("NAMESPACE", subject.namespace);
+        match &self.instance {
+            Some(instance) => remedy.replace("INSTANCE", &instance.0),
+            None => remedy,
         }
     }
 }
@@ -107,7 +119,7 @@ pub struct ProblemKind {
     pub condition: ConditionType,
     /// When it exists, in one line.
     pub predicate: &'static str,
-    /// What to do; empty when it ends by itself.
+    /// What to do; empty when it ends by itself. CLUSTER, NAMESPACE and INSTANCE stand for the names.
     pub remedy: &'static str,
 }
 
@@ -161,19 +173,25 @@ problems! {
         "";
     ElectionInProgress: Critical, Nothing, Available,
         "phase is Electing",
-        "it goes on by itself as soon as it is safe; if who is missing is lost for good: kubectl mainstay promote --accept-data-loss";
+        "it goes on by itself as soon as it is safe; if who is missing is lost for good: kubectl mainstay promote CLUSTER INSTANCE -n NAMESPACE --accept-data-loss";
     PrimaryFenced: Critical, Nothing, Available,
         "the primary is fenced on request",
-        "let it in again (kubectl mainstay unfence), or promote another instance (kubectl mainstay promote)";
+        "let it in again: kubectl mainstay unfence CLUSTER INSTANCE -n NAMESPACE; or make another one the primary: kubectl mainstay promote CLUSTER ANOTHER -n NAMESPACE";
     FirstPrimaryPending: Critical, Nothing, Available,
         "no primary was ever recorded",
         "";
     WritesBlocked: Critical, Nothing, WritesBlocked,
         "the primary is open, and fewer than k members receive from it",
         "commits wait and are not lost; bring a replica back";
+    DiskFull: Critical, Nothing, WritesBlocked,
+        "less than 16 MiB are free on the data volume of the open primary, until 32 MiB are and commits end",
+        "PURGE BINARY LOGS, and drop what is not needed; where nothing is free even that waits: then promote another instance (kubectl mainstay promote CLUSTER ANOTHER -n NAMESPACE), or restart this one, which gets the 64 MiB that are kept back (kubectl delete pod INSTANCE -n NAMESPACE)";
+    GlobalReadLock: Critical, Nothing, WritesBlocked,
+        "for 2 s sessions of the open primary wait for a lock that somebody holds on everything",
+        "UNLOCK TABLES in that session, or end it with KILL; commits wait and are not lost";
     InstanceFenced: Degraded, Nothing, Fenced,
         "a person keeps an instance out of the cluster",
-        "let it in again when it is needed: kubectl mainstay unfence";
+        "let it in again when it is needed: kubectl mainstay unfence CLUSTER INSTANCE -n NAMESPACE";
     StrangerWritable: Critical, Nothing, Degraded,
         "an instance accepts writes and is not the open primary",
         "it is fenced at once; find out who changed super_read_only";
@@ -181,7 +199,7 @@ problems! {
     // The spec and the objects made from it.
     SpecInvalid: Degraded, Building, SpecAccepted,
         "a field of the spec cannot be accepted",
-        "the database goes on as it was last built; correct the field";
+        "correct the field; what was built before goes on as it was last built";
     NameConflict: Degraded, Nothing, ResourcesReady,
         "an object with a derived name exists and is not part of this cluster",
         "it is left alone; rename or delete it, or choose another name for the cluster";
@@ -211,15 +229,15 @@ problems! {
         "";
     VolumeNotBound: Degraded, Nothing, ResourcesReady,
         "a claim is not bound while its pod waits for it, or its volume is lost",
-        "look at the claim's events and at spec.storage";
+        "look at the claim's events (kubectl describe pvc data-INSTANCE -n NAMESPACE) and at spec.storage";
     CertificateExpired: Critical, Nothing, Degraded,
         "the server certificate has ended",
         "it is renewed as soon as the API server can be written to";
 
     // Instances.
     MysqldFailing: Degraded, Nothing, Degraded,
-        "mysqld of an instance is down or does not start",
-        "";
+        "mysqld of an instance is down, does not start, or starts again after it did not",
+        "its whole log: kubectl logs INSTANCE -n NAMESPACE -c mysql; a variable that it refuses stands in spec.config";
     InstanceUnreachable: Degraded, Nothing, Degraded,
         "a wanted instance has a pod and is not heard for 2 s",
         "";
@@ -239,6 +257,9 @@ problems! {
     ApplierBroken: Degraded, Nothing, Degraded,
         "a replica cannot apply what it received",
         "it is rebuilt after 30 s if others can acknowledge in its place; at once: kubectl mainstay rebuild";
+    ReplicationLagging: Degraded, Nothing, Degraded,
+        "a replica is 30 s or more behind the open primary, until it is less than 15 s; told in steps",
+        "reads from it are old, and it cannot take over before it has caught up; look for a long transaction, a table without a primary key, or a slow disk";
     InstanceJoining: Degraded, Nothing, Degraded,
         "a wanted instance runs and is neither the primary nor a member",
         "";

@@ -10,12 +10,16 @@ use crate::observed::{InstanceObserved, Mysqld, ObjectKind, Observed, PodView};
 use crate::subject::Subject;
 
 /// Fields that cannot be accepted, or that have no effect.
-pub(super) fn spec(subject: &Subject<'_>, analysis: &mut Analysis) {
+pub(super) fn spec(subject: &Subject<'_>, observed: &Observed, analysis: &mut Analysis) {
+    let built = subject.built_replicas(observed).is_some();
     for problem in subject.spec.err().unwrap_or_default() {
-        analysis.found(
-            ProblemCode::SpecInvalid,
-            format!("{}: {}", problem.field, problem.message),
-        );
+        let remedy = if built {
+            "correct the field; the database goes on as it was last built"
+        } else {
+            "correct the field; nothing is made before"
+        };
+        let message = format!("{}: {}", problem.field, problem.message);
+        analysis.found_with(ProblemCode::SpecInvalid, message, remedy);
     }
     // Nobody may rely on backups that are not made.
     if subject.spec.is_ok_and(|spec| spec.backup.is_some()) {

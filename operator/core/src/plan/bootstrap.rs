@@ -82,6 +82,10 @@ fn ready(instance: &InstanceObserved) -> Result<(MemberId, &InstanceReport), Str
             },
             report,
         )),
+        // Between two tries that fail, too: what is waited for is the same.
+        Mysqld::Initialising | Mysqld::Starting if report.failures > 0 => {
+            Err(format!("mysqld of {name} to start ({})", report.message))
+        }
         Mysqld::Initialising => Err(format!("{name} to be initialised")),
         Mysqld::Starting => Err(format!("mysqld of {name} to start")),
         Mysqld::Down | Mysqld::Failed => Err(format!("mysqld of {name} to start ({})", report.message)),

@@ -168,7 +168,8 @@ fn promote(view: &View<'_>, asked: &Asked, instance: &InstanceObserved, draft: &
     };
     if view.rules.keeps_out(name) {
         return Err(format!(
-            "{name} is fenced on request: it has to be let in first (unfence)"
+            "{name} is fenced on request: let it in first ({})",
+            text::command(view, "unfence", &name.0)
         ));
     }
     if let Some(outcome) = hearing(view, &primary.id.instance, instance) {

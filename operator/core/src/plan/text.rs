@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::GtidSet;
-use crate::observed::{InstanceObserved, Mysqld, Reach};
+use crate::observed::{InstanceObserved, Mysqld, Reach, Standstill};
 use crate::rules::{InstanceName, MemberId, Rules};
 use crate::view::{Seen, View};
 
@@ -97,6 +97,7 @@ pub(crate) fn cannot_acknowledge(view: &View<'_>, id: &MemberId) -> String {
         Some(seen) if view.kept_out(seen.instance) => format!("{name} is fenced on request"),
         Some(seen) if !seen.running() => format!("mysqld of {name} {}", state_of(seen.report.mysqld)),
         Some(seen) if seen.detached() => format!("{name} follows nobody"),
+        Some(seen) if seen.report.standstill == Some(Standstill::DiskFull) => format!("the volume of {name} is full"),
         Some(_) => format!("{name} hears nothing"),
         None if view.heard_as(id).is_some() => format!("{name} came back with another data directory"),
         None => format!("{name} cannot be reached"),
@@ -110,10 +111,18 @@ pub(crate) fn closed_on_request(view: &View<'_>) -> String {
         .primary
         .as_ref()
         .map(|primary| primary.id.instance.to_string());
+    let name = name.unwrap_or_default();
     format!(
-        "a person: {}, the primary, is fenced on request; let it in again (unfence), or promote another instance",
-        name.unwrap_or_default()
+        "a person: {name}, the primary, is fenced on request; let it in again ({}), or make another one the primary ({})",
+        command(view, "unfence", &name),
+        command(view, "promote", "ANOTHER")
     )
+}
+
+/// A command of the plugin that can be typed as it is.
+pub(crate) fn command(view: &View<'_>, verb: &str, instance: &str) -> String {
+    let (cluster, namespace) = (view.subject.name, view.subject.namespace);
+    format!("kubectl mainstay {verb} {cluster} {instance} -n {namespace}")
 }
 
 /// What was still missing when a switchover was given up.

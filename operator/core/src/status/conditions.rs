@@ -25,7 +25,7 @@ pub(super) fn is_degraded(analysis: &Analysis) -> bool {
         .any(|problem| problem.code.kind().severity < Severity::Notice)
 }
 
-/// All conditions; the time of one changes only with its status.
+/// All conditions; the time of one changes only with its status, and that of `WritesBlocked` with what is waited for.
 pub(super) fn all(
     subject: &Subject<'_>,
     analysis: &Analysis,
@@ -71,7 +71,14 @@ pub(super) fn all(
 }
 
 fn dated(said: Said, generation: i64, before: Option<&Condition>, now: Timestamp) -> Condition {
-    let same = before.filter(|before| before.status == said.status);
+    // How long commits wait for replicas decides when fewer have to acknowledge (durability `preferred`): waiting for something
+    // else before does not count.
+    let for_replicas = |reason: &str| reason == ProblemCode::WritesBlocked.kind().name;
+    let same = before.filter(|before| {
+        before.status == said.status
+            && (said.type_ != ConditionType::WritesBlocked.as_str()
+                || for_replicas(&before.reason) == for_replicas(&said.reason))
+    });
     // Kubernetes keeps whole seconds.
     let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
     Condition {
@@ -88,12 +95,17 @@ fn available(analysis: &Analysis, serving: Serving) -> Option<Said> {
     let type_ = ConditionType::Available.as_str();
     match serving {
         Serving::Unknown => None,
-        Serving::Open => Some(Said {
-            type_,
-            status: "True",
-            reason: "Open".to_owned(),
-            message: "the primary accepts writes".to_owned(),
-        }),
+        Serving::Open => {
+            // A client does not see the difference between a primary that is not there and one whose commits do not end.
+            let problems: Vec<_> = analysis.told_in(ConditionType::WritesBlocked).collect();
+            let (reason, message) = sentence(&problems, "Open", "the primary accepts writes");
+            Some(Said {
+                type_,
+                status: if problems.is_empty() { "True" } else { "False" },
+                reason,
+                message,
+            })
+        }
         Serving::Closed => {
             let problems: Vec<_> = analysis.told_in(ConditionType::Available).collect();
             let (reason, message) = sentence(&problems, "Closed", "no primary accepts writes");

@@ -42,6 +42,9 @@ fn one(instance: &InstanceObserved, view: Option<&View<'_>>, previous: &MySQLClu
         ready: view.is_some_and(|view| ready(view, instance, before.is_some_and(|before| before.ready))),
         unreachable_since: unreachable_since(view, instance, before),
         errant: view.and_then(|view| errant(view, instance)),
+        behind_seconds: view
+            .and_then(|view| view.behind(instance))
+            .and_then(|behind| i64::try_from(behind.as_secs()).ok()),
         holds: view.and_then(|view| holds(view, instance)),
     }
 }

@@ -23,7 +23,7 @@ use crate::subject::Subject;
 use crate::view::View;
 
 pub use memory::{memory, record};
-pub use news::{News, named, news, parts, seconds};
+pub use news::{News, described, named, news, parts, seconds};
 pub use people::told;
 
 /// Whether writes are accepted, as far as this pass can tell.
@@ -57,7 +57,8 @@ pub fn status(
     let ready = instances.iter().filter(|instance| instance.ready).count();
     let wanted = subject.replicas(observed);
     let rolling = plan::is_rolling(subject, observed) || changes_template(plan);
-    let phase = phase(view.as_ref(), analysis, serving, rolling);
+    let never_built = subject.built_replicas(observed).is_none();
+    let phase = phase(view.as_ref(), analysis, serving, rolling, never_built);
     let mut status = match &view {
         Some(view) => record(previous, &seen_open(view, serving)),
         None => previous.clone(),
@@ -149,13 +150,17 @@ fn changes_template(plan: &Plan) -> bool {
     plan.actions.iter().any(set)
 }
 
-fn phase(view: Option<&View<'_>>, analysis: &Analysis, serving: Serving, rolling: bool) -> ApiPhase {
+fn phase(view: Option<&View<'_>>, analysis: &Analysis, serving: Serving, rolling: bool, never_built: bool) -> ApiPhase {
     let needs_person = [
         ProblemCode::StatusUnreadable,
         ProblemCode::StatusLost,
         ProblemCode::StatusBehind,
     ];
     if needs_person.iter().any(|code| analysis.of(*code).next().is_some()) {
+        return ApiPhase::Blocked;
+    }
+    // Nothing is being created from a spec that cannot be accepted.
+    if never_built && analysis.of(ProblemCode::SpecInvalid).next().is_some() {
         return ApiPhase::Blocked;
     }
     let Some(view) = view.filter(|view| view.rules.primary.is_some()) else {

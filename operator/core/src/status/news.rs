@@ -77,26 +77,30 @@ pub fn news(previous: &MySQLClusterStatus, next: &MySQLClusterStatus) -> Vec<New
 
 /// "switchover shop-0 → shop-1: 0.19 s without writes (fence 0.01, catch up 0.05, …)"
 fn changed(change: &LastChange) -> String {
-    let kind = match change.kind {
-        ChangeKind::Bootstrap => "first primary",
-        ChangeKind::Failover => "failover",
-        ChangeKind::Switchover => "switchover",
-    };
-    let from = change
-        .from
-        .as_ref()
-        .map(|from| format!(" {from} →"))
-        .unwrap_or_default();
+    let what = described(change.kind, change.from.as_deref(), &change.to);
     let blocked = change.writes_blocked_ms.unwrap_or_default();
     let parts = change
         .phases
         .map(|phases| format!(" ({})", parts(&phases)))
         .unwrap_or_default();
-    format!(
-        "{kind}{from} {}: {} s without writes{parts}",
-        change.to,
-        seconds(blocked)
-    )
+    format!("{what}: {} s without writes{parts}", seconds(blocked))
+}
+
+/// A change of primary in the same words wherever it is told: "failover shop-0 → shop-1".
+#[must_use]
+pub fn described(kind: ChangeKind, from: Option<&str>, to: &str) -> String {
+    match (kind, from) {
+        (ChangeKind::Bootstrap, _) => format!("first primary {to}"),
+        // It answered before another one could win.
+        (ChangeKind::Failover, Some(from)) if from == to => format!("{to} was elected again"),
+        (ChangeKind::Switchover, Some(from)) if from == to => {
+            format!("{to} was elected again, the switchover was given up")
+        }
+        (ChangeKind::Failover, Some(from)) => format!("failover {from} → {to}"),
+        (ChangeKind::Switchover, Some(from)) => format!("switchover {from} → {to}"),
+        (ChangeKind::Failover, None) => format!("failover to {to}"),
+        (ChangeKind::Switchover, None) => format!("switchover to {to}"),
+    }
 }
 
 /// The parts that are known, in order: "fence 0.01, catch up 0.05".

@@ -12,15 +12,19 @@ use mainstay_api::MySQLClusterStatus;
 use mainstay_api::status as api;
 
 use super::memory::signed;
-use crate::analyse::ConditionType;
+use crate::analyse::{ConditionType, ProblemCode};
 use crate::observed::Told;
 use crate::rules::{Change, ChangeKind, DataLoss, InstanceName, Phases, Request, RequestState};
 
 /// What status told people, as far as decisions depend on it.
 #[must_use]
 pub fn told(status: Option<&MySQLClusterStatus>) -> Told {
-    let blocked =
-        |condition: &&Condition| condition.type_ == ConditionType::WritesBlocked.as_str() && condition.status == "True";
+    // For what else commits wait, k does not matter.
+    let blocked = |condition: &&Condition| {
+        condition.type_ == ConditionType::WritesBlocked.as_str()
+            && condition.status == "True"
+            && condition.reason == ProblemCode::WritesBlocked.kind().name
+    };
     let conditions = status.map(|status| status.conditions.as_slice()).unwrap_or_default();
     Told {
         answered: status.and_then(|status| Some(status.request.as_ref()?.id.clone())),
@@ -28,7 +32,17 @@ pub fn told(status: Option<&MySQLClusterStatus>) -> Told {
             .iter()
             .find(blocked)
             .map(|condition| condition.last_transition_time.0),
+        behind: status
+            .into_iter()
+            .flat_map(|status| &status.instances)
+            .filter_map(behind)
+            .collect(),
     }
+}
+
+fn behind(instance: &api::InstanceStatus) -> Option<(InstanceName, Duration)> {
+    let seconds = u64::try_from(instance.behind_seconds?).ok()?;
+    Some((InstanceName(instance.name.clone()), Duration::from_secs(seconds)))
 }
 
 pub(super) fn read_fence(fence: &api::Fence) -> (InstanceName, Timestamp) {

@@ -1,13 +1,13 @@
 //! The overlay of the pod template: what it may say, and what Mainstay's pods cannot do without.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::{Container, PodSpec, PodTemplateSpec};
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::SpecProblem;
+use super::{SpecProblem, metadata};
 use crate::build::{INSTALL_CONTAINER, MYSQL_CONTAINER, is_own_mount, is_own_port, is_own_volume};
-use crate::names::Names;
+use crate::names::{DOMAIN_PREFIX, Names};
 
 /// Fields of the pod that are Mainstay's, and what to do instead.
 const OWNED_POD_FIELDS: &[(&str, &str)] = &[
@@ -78,15 +78,12 @@ pub(super) fn check(
     let template: PodTemplateSpec = match serde_json::from_value(given.clone()) {
         Ok(template) => template,
         Err(error) => {
-            problems.push(SpecProblem::new(
-                "spec.podTemplate",
-                format!("is not a PodTemplateSpec: {error}"),
-            ));
+            misfits(given, "", &|value| value, &error, problems);
             return None;
         }
     };
     unknown_fields(given, &template, problems);
-    check_metadata(given, names, problems);
+    check_metadata(given, &template, names, problems);
     if let Some(spec) = given.get("spec") {
         owned(spec, "spec.podTemplate.spec", OWNED_POD_FIELDS, problems);
         check_containers(spec, "containers", MYSQL_CONTAINER, OWNED_CONTAINER_FIELDS, problems);
@@ -96,6 +93,54 @@ pub(super) fn check(
         check_spec(spec, problems);
     }
     (problems.len() == before).then_some(template)
+}
+
+/// Reports the values that are of another type than a pod has there. `within` puts a value where `given` stands, into a template
+/// that has nothing else; so whatever of it cannot be read alone is, or holds, a misfit. `error` is what is said of `given`.
+fn misfits(
+    given: &Value,
+    path: &str,
+    within: &dyn Fn(Value) -> Value,
+    error: &serde_json::Error,
+    problems: &mut Vec<SpecProblem>,
+) {
+    let before = problems.len();
+    let fits = |value: Value| serde_json::from_value::<PodTemplateSpec>(within(value)).is_ok();
+    let mut look = |child: &Value, path: String, alone: &dyn Fn(Value) -> Value| {
+        let within = |value: Value| within(alone(value));
+        if let Err(error) = serde_json::from_value::<PodTemplateSpec>(within(child.clone())) {
+            misfits(child, &path, &within, &error, problems);
+        }
+    };
+    match given {
+        Value::Object(map) if fits(json!({})) => {
+            for (key, child) in map {
+                look(child, format!("{path}.{key}"), &|value| json!({ key.as_str(): value }));
+            }
+        }
+        Value::Array(list) if fits(json!([])) => {
+            for (index, child) in list.iter().enumerate() {
+                look(child, format!("{path}[{index}]"), &|value| json!([value]));
+            }
+        }
+        // It is the misfit itself.
+        Value::Object(_) | Value::Array(_) | Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+    if problems.len() == before {
+        let field = format!("spec.podTemplate{path}");
+        let message = format!(
+            "{error}; what stands there: kubectl explain pod{}",
+            without_indices(path)
+        );
+        problems.push(SpecProblem::new(field, message));
+    }
+}
+
+/// `.spec.containers[0].ports` as kubectl takes it: `.spec.containers.ports`.
+fn without_indices(path: &str) -> String {
+    path.split('[')
+        .map(|part| part.split_once(']').map_or(part, |(_, rest)| rest))
+        .collect()
 }
 
 /// What a newer Kubernetes may know and this version does not would be left out silently.
@@ -129,12 +174,14 @@ fn compare(given: &Value, understood: &Value, path: &str, lost: &mut Vec<String>
     }
 }
 
-fn check_metadata(given: &Value, names: &Names, problems: &mut Vec<SpecProblem>) {
+fn check_metadata(given: &Value, template: &PodTemplateSpec, names: &Names, problems: &mut Vec<SpecProblem>) {
     let path = "spec.podTemplate.metadata";
-    let Some(metadata) = given.get("metadata").and_then(Value::as_object) else {
+    let given = given.get("metadata").and_then(Value::as_object);
+    let (Some(given), Some(understood)) = (given, &template.metadata) else {
         return;
     };
-    for key in metadata
+    let (labels, annotations) = (understood.labels.as_ref(), understood.annotations.as_ref());
+    for key in given
         .keys()
         .filter(|key| !matches!(key.as_str(), "labels" | "annotations"))
     {
@@ -144,15 +191,20 @@ fn check_metadata(given: &Value, names: &Names, problems: &mut Vec<SpecProblem>)
         ));
     }
     let own = names.labels();
-    for kind in ["labels", "annotations"] {
-        let keys = metadata
-            .get(kind)
-            .and_then(Value::as_object)
-            .into_iter()
-            .flat_map(|map| map.keys());
-        for key in keys.filter(|key| key.starts_with("mysql.mainstay.dev/") || own.contains_key(*key)) {
+    let none = BTreeMap::new();
+    let kinds = [
+        ("labels", metadata::Kind::Labels, labels),
+        ("annotations", metadata::Kind::Annotations, annotations),
+    ];
+    for (name, kind, map) in kinds {
+        let (field, map) = (format!("{path}.{name}"), map.unwrap_or(&none));
+        metadata::check(&field, kind, map, problems);
+        for key in map
+            .keys()
+            .filter(|key| key.starts_with(DOMAIN_PREFIX) || own.contains_key(*key))
+        {
             problems.push(SpecProblem::new(
-                format!("{path}.{kind}[{key}]"),
+                format!("{field}[{key}]"),
                 "is set by Mainstay; remove it",
             ));
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::states::{Instance, State, electing, fresh, healthy, id, name, now, set, subject, uuid};
+use crate::states::{Instance, State, does, electing, fresh, healthy, id, name, now, set, subject, uuid};
 use crate::world::random::Random;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -11,13 +11,13 @@ use mainstay_api::MySQLClusterStatus;
 use mainstay_api::status::{Health, Phase as Shown};
 use mainstay_core::action::{Action, Desired};
 use mainstay_core::analyse::Analysis;
-use mainstay_core::observed::{Mysqld, ObjectKey, ObjectKind, Warning};
+use mainstay_core::observed::{Mysqld, ObjectKey, ObjectKind, Standstill, Warning};
 use mainstay_core::plan::{Plan, plan};
 use mainstay_core::rules::{
     Change, ChangeKind, DataLoss, Incarnation, Memory, OperatorId, Phase, Phases, PrimaryRef, Rebuild, Request,
     RequestState, Rules,
 };
-use mainstay_core::status::{memory, record, status};
+use mainstay_core::status::{memory, record, status, told};
 use mainstay_core::subject::Subject;
 use mainstay_core::validate::SpecProblem;
 use proptest::prelude::*;
@@ -394,8 +394,173 @@ fn blocked_writes_are_told() {
         "WritesBlocked",
         &["waits for 1 acknowledgements", "bring a replica back"],
     );
-    says(&status, "Available", "True", "Open", &[]);
+    says(
+        &status,
+        "Available",
+        "False",
+        "WritesBlocked",
+        &["waits for 1 acknowledgements"],
+    );
     assert_eq!(status.health, Some(Health::Unavailable));
+}
+
+fn stands(standstill: Standstill) -> State {
+    healthy(3).with(0, |i| i.report(|report| report.standstill = Some(standstill)))
+}
+
+fn locked() -> Standstill {
+    Standstill::GlobalLock {
+        holder: "session 73 of root@10.0.0.7".to_owned(),
+    }
+}
+
+#[test]
+fn f33_a_full_volume_of_the_primary_blocks_writes() {
+    let full = stands(Standstill::DiskFull);
+    let status = fresh_status(&full);
+    for (type_, value) in [("WritesBlocked", "True"), ("Available", "False")] {
+        let words = [
+            "volume of shop-0, the primary, is full",
+            "though enough replicas acknowledge",
+            "PURGE BINARY LOGS",
+            "kubectl mainstay promote shop ANOTHER -n prod",
+            "kubectl delete pod shop-0 -n prod",
+        ];
+        says(&status, type_, value, "DiskFull", &words);
+    }
+    assert_eq!(
+        (status.phase, status.health),
+        (Some(Shown::Running), Some(Health::Unavailable))
+    );
+    // It is told. What is done about it is rule 2's business.
+    does(&full, &[]);
+}
+
+#[test]
+fn a_lock_on_everything_blocks_writes_and_begins_no_election() {
+    let state = stands(locked());
+    let status = fresh_status(&state);
+    for (type_, value) in [("WritesBlocked", "True"), ("Available", "False")] {
+        let words = [
+            "session 73 of root@10.0.0.7 locked everything on shop-0",
+            "no commit ends, though enough replicas acknowledge",
+            "UNLOCK TABLES",
+        ];
+        says(&status, type_, value, "GlobalReadLock", &words);
+    }
+    does(&state, &[]);
+    let unknown = fresh_status(&stands(Standstill::GlobalLock { holder: String::new() }));
+    says(
+        &unknown,
+        "WritesBlocked",
+        "True",
+        "GlobalReadLock",
+        &["somebody locked everything on shop-0"],
+    );
+    // On a replica it keeps nobody from writing.
+    let replica = healthy(3).with(1, |i| i.report(|report| report.standstill = Some(locked())));
+    says(&fresh_status(&replica), "WritesBlocked", "False", "Acknowledged", &[]);
+}
+
+/// k is lowered (durability `preferred`) when commits have waited for replicas for long enough: waiting for a person, or for room,
+/// is no such time.
+#[test]
+fn only_waiting_for_replicas_counts_as_waiting_for_replicas() {
+    let before = fresh_status(&stands(locked()));
+    assert_eq!(told(Some(&before)).blocked_since, None);
+    let mut long = before.clone();
+    for condition in &mut long.conditions {
+        condition.last_transition_time.0 = "2026-11-29T11:00:00Z".parse().unwrap();
+    }
+    let alone = stands(locked()).with(1, |i| i.silent(60)).with(2, |i| i.silent(60));
+    let after = written(&alone, &long, &[]);
+    let words = [
+        "0 of 2 members receive",
+        "session 73 of root@10.0.0.7",
+        "no commit ends; ",
+    ];
+    says(&after, "WritesBlocked", "True", "WritesBlocked", &words);
+    assert_eq!(told(Some(&after)).blocked_since, Some(now()));
+    // From there on it does.
+    let mut earlier = after;
+    for condition in &mut earlier.conditions {
+        condition.last_transition_time.0 = "2026-11-29T11:59:00Z".parse().unwrap();
+    }
+    let later = written(&alone, &earlier, &[]);
+    assert_eq!(told(Some(&later)).blocked_since, "2026-11-29T11:59:00Z".parse().ok());
+}
+
+#[test]
+fn a_full_volume_of_a_replica_is_named() {
+    let full = |i: Instance| {
+        i.deaf().report(|report| {
+            report.standstill = Some(Standstill::DiskFull);
+            (report.disk.used, report.disk.size) = (999, 1000);
+        })
+    };
+    let status = fresh_status(&healthy(3).with(1, full).with(2, full));
+    let words = ["the volume of shop-1 is full; the volume of shop-2 is full"];
+    says(&status, "WritesBlocked", "True", "WritesBlocked", &words);
+    says(
+        &status,
+        "Degraded",
+        "True",
+        "DiskNearlyFull",
+        &["the volume of shop-1 is full"],
+    );
+}
+
+fn lag(state: State, seconds: u64) -> State {
+    state.with(2, |i| {
+        i.report(|report| report.replication.lag = Some(Duration::from_secs(seconds)))
+    })
+}
+
+#[test]
+fn a_replica_that_is_far_behind_is_told_in_steps() {
+    let first = fresh_status(&lag(healthy(3), 311));
+    says(
+        &first,
+        "Degraded",
+        "True",
+        "ReplicationLagging",
+        &[
+            "shop-2 is 300 s or more behind shop-0",
+            "reads from it are old",
+            "primary key",
+        ],
+    );
+    assert_eq!(first.health, Some(Health::Degraded));
+    assert_eq!(first.instances[2].behind_seconds, Some(300));
+    assert_eq!(first.instances[1].behind_seconds, None);
+    // A figure that moves is no write; nor is an applier that is between two transactions, or a moment of silence.
+    let before = kept(&first);
+    let next = |state: State, before: &MySQLClusterStatus| {
+        let mut state = state;
+        state.observed.told = told(Some(before));
+        written(&state, before, &[])
+    };
+    assert_eq!(next(lag(healthy(3), 350), &before), before);
+    assert_eq!(next(lag(healthy(3), 280), &before), before);
+    let unknown = healthy(3).with(2, |i| i.report(|report| report.replication.lag = None));
+    assert_eq!(next(unknown, &before), before);
+    assert_eq!(next(healthy(3).with(2, |i| i.silent(1)), &before), before);
+    let better = next(lag(healthy(3), 130), &before);
+    assert_eq!(better.instances[2].behind_seconds, Some(120));
+    assert_eq!(next(lag(healthy(3), 16), &better).instances[2].behind_seconds, Some(30));
+    let over = next(lag(healthy(3), 5), &better);
+    says(&over, "Degraded", "False", "Complete", &[]);
+    assert_eq!(over.instances[2].behind_seconds, None);
+    // Ordinary lag is none, and without an open primary there is nobody to be behind.
+    says(
+        &fresh_status(&lag(healthy(3), 29)),
+        "Degraded",
+        "False",
+        "Complete",
+        &[],
+    );
+    let closed = electing(3).rules(|rules| rules.phase_since = now() - SignedDuration::from_secs(5));
+    assert_eq!(next(lag(closed, 311), &before).instances[2].behind_seconds, None);
 }
 
 #[test]
@@ -410,9 +575,35 @@ fn a_bad_spec_is_told_and_the_database_goes_on() {
         "SpecAccepted",
         "False",
         "SpecInvalid",
-        &["spec.config.server_id: is Mainstay's", "goes on"],
+        &["spec.config.server_id: is Mainstay's", "goes on as it was last built"],
     );
     says(&status, "Available", "True", "Open", &[]);
+    assert_eq!(status.phase, Some(Shown::Running));
+}
+
+#[test]
+fn a_bad_spec_of_a_cluster_that_was_never_built_blocks_it() {
+    let problem = SpecProblem {
+        field: "spec.config.server_id".to_owned(),
+        message: "is Mainstay's".to_owned(),
+    };
+    let mut state = fresh(3);
+    state.observed.objects.clear();
+    state.observed.instances.clear();
+    let status = written(&state, &MySQLClusterStatus::default(), &[problem]);
+    says(
+        &status,
+        "SpecAccepted",
+        "False",
+        "SpecInvalid",
+        &["correct the field; nothing is made before"],
+    );
+    says(&status, "Progressing", "False", "Blocked", &[]);
+    assert_eq!(
+        (status.phase, status.health),
+        (Some(Shown::Blocked), Some(Health::Unavailable))
+    );
+    assert!(!condition(&status, "SpecAccepted").message.contains("last built"));
 }
 
 fn warning(about: &str, reason: &str, message: &str) -> Warning {
@@ -543,6 +734,35 @@ fn mysqlds_own_words_reach_the_conditions() {
         "MysqldFailing",
         &["shop-2", "no space left"],
     );
+}
+
+/// A new cluster has no memory yet, and instances all the same.
+#[test]
+fn what_mysqld_says_of_a_configuration_reaches_the_conditions_of_a_new_cluster() {
+    let refused = |mysqld, failures, message: &str| {
+        let message = message.to_owned();
+        fresh(3).with(0, |i| {
+            i.mysqld(mysqld).report(|report| {
+                report.failures = failures;
+                report.message = message;
+            })
+        })
+    };
+    let why = "exit 1: unknown variable 'query_cache_size=1'";
+    let failed = fresh_status(&refused(Mysqld::Failed, 2, why));
+    let words = [
+        "mysqld of shop-0 does not start: exit 1: unknown variable 'query_cache_size=1'",
+        "kubectl logs shop-0 -n prod -c mysql",
+        "spec.config",
+    ];
+    says(&failed, "Degraded", "True", "MysqldFailing", &words);
+    // Each next try that fails changes nothing.
+    for mysqld in [Mysqld::Starting, Mysqld::Initialising, Mysqld::Failed] {
+        assert_eq!(written(&refused(mysqld, 3, why), &failed, &[]), failed, "{mysqld:?}");
+    }
+    // A first start is no failure, whatever is said of how far it is.
+    let first = fresh_status(&refused(Mysqld::Initialising, 0, "the data directory is being made"));
+    says(&first, "Degraded", "False", "Complete", &[]);
 }
 
 #[test]

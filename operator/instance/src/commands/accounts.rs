@@ -150,6 +150,7 @@ impl Commands {
         }
         if !work.findings.is_empty() {
             self.restore_on_closed(keeper, &work).await?;
+            keeper.wrong_since = None;
         }
         self.apply_again(keeper, &work).await
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mainstay_core::GtidSet;
-use mainstay_core::observed::Mysqld;
+use mainstay_core::observed::{Mysqld, Standstill};
 use mainstay_mysql::{MysqlError, ServerState};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;
@@ -125,8 +125,12 @@ impl Watch {
                 self.kill(why).await;
             }
             Finding::Stuck => {
+                let cause = match self.shared.standstill() {
+                    Some(Standstill::DiskFull) => ", because the data volume is full,",
+                    Some(Standstill::GlobalLock { .. }) | None => "",
+                };
                 let why = format!(
-                    "commits did not end for {} and it was killed",
+                    "commits did not end for {}{cause} and it was killed",
                     seconds(limits.stuck.unwrap_or_default())
                 );
                 self.kill(why).await;

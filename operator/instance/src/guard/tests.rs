@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use mainstay_core::observed::Persisted;
 use mainstay_core::rules::{Incarnation, InstanceName, MemberId};
-use mainstay_mysql::{Mysql, Receiver, ServerState};
+use mainstay_mysql::{LockHolder, Mysql, Receiver, ServerState};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use super::*;
 use crate::hearing::Reign;
+use crate::proto;
 use crate::secrets::Secrets;
 use crate::server::Server;
 use crate::shared::Shared;
@@ -264,6 +265,32 @@ async fn rule_2c_a_primary_whose_commits_are_stuck_is_killed_after_the_stall_tim
     bench.live(SECOND * 3 / 2, operator).await;
     assert_eq!(bench.called("mark"), 1);
     assert_eq!(bench.kills(), ["commits did not end for 2 s and it was killed"]);
+}
+
+/// Clients that wait for a lock have no commit on its way: nothing is killed, and the report says who keeps them waiting.
+#[tokio::test(start_paused = true)]
+async fn a_lock_on_everything_is_told_and_nothing_is_killed_for_it() {
+    let bench = primary(2, 1).await;
+    let standstill = || bench.shared.watch_status().borrow().standstill.clone();
+    bench.mysql.lock_everything(Some(LockHolder {
+        connection: 73,
+        user: "root".to_owned(),
+        host: "10.0.0.7".to_owned(),
+    }));
+    bench.live(SECOND * 3 / 2, operator).await;
+    assert_eq!(standstill(), None, "every backup takes it for a moment");
+    bench.live(SECOND * 60, operator).await;
+    let told = standstill().unwrap();
+    assert_eq!(told.cause(), proto::standstill::Cause::GlobalLock);
+    assert_eq!(told.holder, "session 73 of root@10.0.0.7");
+    assert_eq!((bench.kills(), bench.called("mark")), (Vec::new(), 0));
+    bench.mysql.lock_everything(None);
+    bench.live(SECOND * 2, operator).await;
+    assert_eq!(standstill(), None);
+    // Nobody waits, so nobody is asked for.
+    let asked = bench.called("global_lock_holder");
+    bench.live(SECOND * 60, operator).await;
+    assert_eq!(bench.called("global_lock_holder"), asked);
 }
 
 #[tokio::test(start_paused = true)]

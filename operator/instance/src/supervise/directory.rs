@@ -65,7 +65,10 @@ impl Supervisor {
             if !cloning {
                 process.phase = Mysqld::Initialising;
             }
-            "the data directory is being made".clone_into(&mut process.message);
+            // Why the attempt before it failed is said until one succeeds.
+            if self.failures == 0 {
+                "the data directory is being made".clone_into(&mut process.message);
+            }
         });
         let (init, tmp) = (paths.data_init(), paths.tmp());
         blocking("clear up what an earlier attempt left", move || {

@@ -7,7 +7,8 @@ use mysql_async::prelude::Queryable as _;
 use rustix::process::Signal;
 use tokio::time::timeout;
 
-use crate::support::raw::Pair;
+use crate::support::disk::Disk;
+use crate::support::raw::{Pair, Raw};
 use crate::support::{CLONE, Cluster, MANAGER, show_logs, until};
 
 const SHORT: Duration = Duration::from_secs(2);
@@ -47,6 +48,46 @@ async fn a1_a_clean_stop_acknowledges_what_no_replica_has() {
         "a clean stop is harmless in this version: the shutdown rule could be simpler"
     );
     assert!(pair.replica.received().await.is_empty());
+}
+
+/// Why a full volume is told, before nothing is free at all and for a while after there is room again (`standstill.rs`): at that
+/// point no statement makes room.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs the files of a MySQL image: MAINSTAY_TEST_MYSQL"]
+async fn f33_a_commit_whose_binlog_does_not_fit_waits_and_says_so_in_the_log_alone() {
+    const COMMITTING: &str = "SELECT CAST(COUNT(*) AS CHAR) FROM performance_schema.threads \
+                              WHERE PROCESSLIST_STATE='waiting for handler commit'";
+    show_logs();
+    let mut cluster = Cluster::prepare(1);
+    let mut node = cluster.nodes.pop().unwrap();
+    let disk = Disk::below(&mut node.config.programs, cluster.dir.path());
+    let server = Raw::start(node, &[]).await;
+    server
+        .run(&[
+            "CREATE DATABASE app",
+            "CREATE TABLE app.t (n INT PRIMARY KEY)",
+            "FLUSH BINARY LOGS",
+        ])
+        .await;
+    let files = std::fs::read_dir(server.node.config.paths.data()).unwrap();
+    let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
+    let present = names.filter(|name| name.starts_with("binlog.0")).max().unwrap();
+    disk.fill();
+    let commit = server.begin("INSERT INTO app.t VALUES (1)");
+    until("it is on its way", async || server.text(COMMITTING).await != "0").await;
+    until("the log says why", async || {
+        let log = std::fs::read_to_string(server.node.config.paths.run.join("log")).unwrap();
+        log.contains("Disk is full writing './binlog.") && log.contains("Retry in 60 secs")
+    })
+    .await;
+    let purge = format!("PURGE BINARY LOGS TO '{present}'");
+    for (statement, otherwise) in [
+        (purge.as_str(), "it is a remedy even then"),
+        ("SET GLOBAL super_read_only=ON", "a fence need not kill it"),
+    ] {
+        assert!(timeout(SHORT, server.begin(statement)).await.is_err(), "{otherwise}");
+    }
+    assert!(!commit.is_finished());
 }
 
 /// Why a fence switches none of these, and kills instead (rule 6). (A timeout that is lowered is nothing to a commit that

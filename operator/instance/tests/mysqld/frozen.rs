@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use mainstay_core::observed::{InstanceReport, Mysqld};
+use mainstay_core::observed::{InstanceReport, Mysqld, Standstill};
 use mysql_async::prelude::Queryable as _;
 use rustix::process::Signal;
 
@@ -163,18 +163,55 @@ async fn a_disk_that_fails_ends_mysqld_and_the_manager_says_so_until_it_is_mende
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs the files of a MySQL image: MAINSTAY_TEST_MYSQL"]
-async fn a_person_who_locks_everything_is_no_stall() {
+async fn a_person_who_locks_everything_is_no_stall_and_is_named() {
     show_logs();
     let mut cluster = Cluster::bootstrap(3).await;
     make_table(&mut cluster, 0).await;
     let mut dba = cluster.nodes[0].root().await;
     dba.query_drop("FLUSH TABLES WITH READ LOCK").await.unwrap();
     let mut client = cluster.nodes[0].root().await;
+    let began = Instant::now();
     let commit = tokio::spawn(async move { client.query_drop("INSERT INTO my_app.t VALUES (1)").await });
+    let report = cluster.nodes[0]
+        .wait("the lock is told", |report| report.standstill.is_some())
+        .await;
+    println!("from the statement that waits to the report: {:?}", began.elapsed());
+    let holder = format!("session {} of root@localhost", dba.id());
+    assert_eq!(report.standstill, Some(Standstill::GlobalLock { holder }));
     tokio::time::sleep(Duration::from_secs(4)).await;
     dba.query_drop("UNLOCK TABLES").await.unwrap();
     commit.await.unwrap().unwrap();
-    assert_eq!(cluster.nodes[0].report().await.restarts, 0);
+    let report = cluster.nodes[0]
+        .wait("it is over", |report| report.standstill.is_none())
+        .await;
+    assert_eq!(report.restarts, 0);
+    cluster.cut().await;
+}
+
+/// A transaction that was begun before the lock waits in its commit, and not for the lock of a statement.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs the files of a MySQL image: MAINSTAY_TEST_MYSQL"]
+async fn a_commit_behind_a_lock_on_everything_is_told_too() {
+    show_logs();
+    let mut cluster = Cluster::bootstrap(3).await;
+    make_table(&mut cluster, 0).await;
+    let mut client = cluster.nodes[0].root().await;
+    for statement in ["BEGIN", "INSERT INTO my_app.t VALUES (1)"] {
+        client.query_drop(statement).await.unwrap();
+    }
+    let mut dba = cluster.nodes[0].root().await;
+    dba.query_drop("FLUSH TABLES WITH READ LOCK").await.unwrap();
+    let commit = tokio::spawn(async move { client.query_drop("COMMIT").await });
+    cluster.nodes[0]
+        .wait("the lock is told", |report| {
+            matches!(report.standstill, Some(Standstill::GlobalLock { .. }))
+        })
+        .await;
+    drop(dba);
+    commit.await.unwrap().unwrap();
+    cluster.nodes[0]
+        .wait("it is over", |report| report.standstill.is_none())
+        .await;
     cluster.cut().await;
 }
 

@@ -162,11 +162,17 @@ async fn f12_a_server_that_does_not_start_says_why() {
         "{}",
         report.message
     );
+    assert!(report.failures >= 2, "{report:#?}");
+    // The next try does not take back what is known.
+    let again = node
+        .wait("it is tried again", |report| report.mysqld == Mysqld::Starting)
+        .await;
+    assert_eq!((again.failures >= 2, again.message), (true, report.message));
     let (live, _) = node.http("/live").await;
     assert_eq!(live, 200, "a probe that kills it would not help");
     std::fs::write(&file, good).unwrap();
     let report = node.wait("it answers", |report| report.mysqld == Mysqld::Running).await;
-    assert_eq!(report.message, "");
+    assert_eq!((report.message.as_str(), report.failures), ("", 0));
     node.cut().await;
 }
 

@@ -74,21 +74,27 @@ pub(crate) enum PluginError {
     /// The operator says nothing.
     #[error(
         "the operator has not answered within {waited} s. Is it running? The request is carried out when it is back; to take it \
-         back: kubectl annotate myc {cluster} mysql.mainstay.dev/request-"
+         back: kubectl annotate myc {cluster} -n {namespace} mysql.mainstay.dev/request-"
     )]
     Unanswered {
         /// In seconds.
         waited: u64,
         /// About which cluster.
         cluster: String,
+        /// Where it is.
+        namespace: String,
     },
     /// It takes longer.
-    #[error("it is not done after {waited} s, and goes on. What it waits for: kubectl mainstay explain {cluster}")]
+    #[error(
+        "it is not done after {waited} s, and goes on. What it waits for: kubectl mainstay explain {cluster} -n {namespace}"
+    )]
     Unfinished {
         /// In seconds.
         waited: u64,
         /// About which cluster.
         cluster: String,
+        /// Where it is.
+        namespace: String,
     },
     /// The person did not confirm.
     #[error("not confirmed: {0}")]
@@ -109,7 +115,12 @@ fn others_sentence(others: &[String]) -> String {
 #[expect(clippy::needless_pass_by_value, reason = "they are given to map_err")]
 impl PluginError {
     pub(crate) fn kubeconfig(error: KubeconfigError) -> Self {
-        Self::Kubeconfig(chain(&error))
+        let reason = match &error {
+            KubeconfigError::ReadConfig(error, path) => format!("{}: {error}", path.display()),
+            // The parser draws the place below its sentence.
+            other => chain(other).lines().next().unwrap_or_default().to_owned(),
+        };
+        Self::Kubeconfig(reason)
     }
 
     pub(crate) fn client(error: kube::Error) -> Self {
@@ -149,7 +160,7 @@ impl PluginError {
             kube::Error::SerdeError(error) => {
                 Self::Refused(format!("it does not look as this version expects: {error}"))
             }
-            other => Self::Unreachable(chain(&other)),
+            other => Self::Unreachable(reached(&other)),
         }
     }
 }
@@ -158,6 +169,16 @@ impl PluginError {
 pub(crate) fn names_an_object(error: &kube::Error) -> bool {
     let kube::Error::Api(status) = error else { return false };
     status.code == 404 && status.details.as_ref().is_some_and(|details| !details.name.is_empty())
+}
+
+/// Why a server was not reached, without the layers of the client that only pass it on.
+pub(crate) fn reached(error: &kube::Error) -> String {
+    const LAYERS: [&str; 3] = ["ServiceError: ", "client error (Connect): ", "tcp connect error: "];
+    let text = chain(error);
+    LAYERS
+        .into_iter()
+        .fold(text.as_str(), |text, layer| text.strip_prefix(layer).unwrap_or(text))
+        .to_owned()
 }
 
 /// An error and its causes on one line, without the repetitions that wrapping brings.
@@ -176,6 +197,7 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
 
 #[cfg(test)]
 mod tests {
+    use kube::config::Kubeconfig;
     use kube::core::Status;
     use kube::core::response::StatusDetails;
 
@@ -229,6 +251,33 @@ mod tests {
             assert!(text.contains(expected), "{text}");
             assert!(!text.contains('\n'), "one sentence: {text}");
         }
+    }
+
+    #[test]
+    fn layers_of_the_client_are_not_told() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("client error (Connect)")]
+        struct Layer(#[source] std::io::Error);
+        let refused = std::io::Error::other("Connection refused (os error 111)");
+        let error = PluginError::request(kube::Error::Service(Box::new(Layer(refused))), "default");
+        assert_eq!(
+            error.to_string(),
+            "failed to reach the API server: Connection refused (os error 111). Check --context, and that the cluster is up: \
+             kubectl version"
+        );
+    }
+
+    #[test]
+    fn a_kubeconfig_that_is_not_there_is_named_once() {
+        let missing = Kubeconfig::read_from("/nonexistent/config").unwrap_err();
+        assert_eq!(
+            PluginError::kubeconfig(missing).to_string(),
+            "failed to read the kubeconfig: /nonexistent/config: No such file or directory (os error 2). Set KUBECONFIG, or name \
+             a file and a context with --kubeconfig and --context"
+        );
+        let broken = Kubeconfig::from_yaml("foo: [").unwrap_err();
+        let text = PluginError::kubeconfig(broken).to_string();
+        assert!(!text.contains('\n'), "one sentence: {text}");
     }
 
     #[test]

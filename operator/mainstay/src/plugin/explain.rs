@@ -10,15 +10,15 @@ use mainstay_api::status::{DataLoss, ElectionPhase, InstanceStatus, Phase, Rebui
 use mainstay_api::{MySQLCluster, MySQLClusterStatus};
 use mainstay_core::GtidSet;
 use mainstay_core::analyse::PROBLEMS;
-use mainstay_core::status::{parts, seconds};
 
 use super::request::pending;
-use super::table::age;
-use super::view::is_fine;
+use super::table::{self, age};
+use super::view::{change, wrong};
 
 /// A cluster, read for explanation.
 pub(crate) struct Subject<'a> {
     pub(crate) name: String,
+    pub(crate) namespace: String,
     pub(crate) status: &'a MySQLClusterStatus,
     pub(crate) now: Timestamp,
 }
@@ -36,7 +36,12 @@ pub(crate) fn explain(cluster: &MySQLCluster, now: Timestamp) -> String {
              kubectl get deployments -A -l app.kubernetes.io/name=mainstay\n"
         );
     };
-    let subject = Subject { name, status, now };
+    let subject = Subject {
+        name,
+        namespace: cluster.namespace().unwrap_or_default(),
+        status,
+        now,
+    };
     let mut out = String::new();
     subject.headline(&mut out);
     subject.election(&mut out);
@@ -59,6 +64,11 @@ impl Subject<'_> {
     fn since(&self, at: Timestamp) -> String {
         let at = Timestamp::from_second(at.as_second()).unwrap_or(at);
         format!("since {at} ({})", age(at, self.now))
+    }
+
+    /// A command that can be typed as it is.
+    fn command(&self, verb: &str, instance: &str) -> String {
+        format!("kubectl mainstay {verb} {} {instance} -n {}", self.name, self.namespace)
     }
 
     fn condition(&self, type_: &str) -> Option<&Condition> {
@@ -93,7 +103,7 @@ impl Subject<'_> {
             self.condition(type_)
                 .is_some_and(|condition| condition.status == "True")
         };
-        if self.electing() || !is("Available") {
+        if self.electing() || !(is("Available") || is("WritesBlocked")) {
             return;
         }
         let since = primary.since.as_ref().map(|since| format!(" {}", self.since(since.0)));
@@ -139,9 +149,10 @@ impl Subject<'_> {
         if self.is_fenced(old) && election.preferred.as_ref().is_some_and(|p| &p.instance == old) {
             let _ = writeln!(
                 out,
-                "It goes on when a person decides:\n  kubectl mainstay unfence {0} {old}   lets {old} in again; it is opened \
-                 if nothing speaks against it\n  kubectl mainstay promote {0} INSTANCE   makes another one the primary",
-                self.name
+                "It goes on when a person decides:\n  {}   lets {old} in again; it is opened if nothing speaks against it\n  \
+                 {}   makes another one the primary",
+                self.command("unfence", old),
+                self.command("promote", "ANOTHER")
             );
             return;
         }
@@ -194,10 +205,9 @@ impl Subject<'_> {
         let _ = writeln!(
             out,
             "It goes on by itself when {} answers. If none of them ever will, a person can give up what only they have:\n  \
-             kubectl mainstay promote {} {} --accept-data-loss",
+             {} --accept-data-loss",
             either(&missing),
-            self.name,
-            survivor.name
+            self.command("promote", &survivor.name)
         );
         let baseline = set(self.status.baseline.as_deref().unwrap_or_default());
         let lacks = baseline.subtract(&set(survivor.holds.as_deref().unwrap_or_default()));
@@ -217,7 +227,7 @@ impl Subject<'_> {
                 "\nThe newest change of the spec (generation {generation}) was not looked at yet. Is the operator running?"
             );
         }
-        for condition in self.status.conditions.iter().filter(|condition| !is_fine(condition)) {
+        for condition in wrong(&self.status.conditions) {
             // Told above, and below, with more.
             let told = self.electing() && ["Available", "Progressing"].contains(&condition.type_.as_str());
             if told || condition.type_ == "Fenced" {
@@ -252,8 +262,8 @@ impl Subject<'_> {
             );
             let _ = writeln!(
                 out,
-                "  It is isolated and rebuilt as a clone. To keep them, take a dump of {instance} before it is: kubectl mainstay fence {} {instance}",
-                self.name
+                "  It is isolated and rebuilt as a clone. To keep them, take a dump of {instance} before it is: {}",
+                self.command("fence", instance)
             );
         }
     }
@@ -269,11 +279,10 @@ impl Subject<'_> {
         for fence in &self.status.fences {
             let _ = writeln!(
                 out,
-                "\n{} is kept out on request {}.\n  kubectl mainstay unfence {} {}",
+                "\n{} is kept out on request {}.\n  {}",
                 fence.instance,
                 self.since(fence.since.0),
-                self.name,
-                fence.instance
+                self.command("unfence", &fence.instance)
             );
         }
         if let Some(request) = &self.status.request {
@@ -342,27 +351,9 @@ impl Subject<'_> {
     }
 
     fn last_change(&self, out: &mut String) {
-        let Some(change) = &self.status.last_change else { return };
-        let from = change
-            .from
-            .as_ref()
-            .map(|from| format!("{from} → "))
-            .unwrap_or_default();
-        let blocked = change.writes_blocked_ms.map_or_else(String::new, |ms| {
-            let parts = change
-                .phases
-                .map(|phases| parts(&phases))
-                .filter(|parts| !parts.is_empty());
-            let parts = parts.map(|parts| format!(" ({parts})")).unwrap_or_default();
-            format!(", {} s without writes{parts}", seconds(ms))
-        });
-        let kind = format!("{:?}", change.kind).to_lowercase();
-        let _ = writeln!(
-            out,
-            "\nLast change of primary: {kind} {from}{}, {}{blocked}.",
-            change.to,
-            self.ago(change.at.0)
-        );
+        if let Some(last) = &self.status.last_change {
+            let _ = writeln!(out, "\n{}.", table::last_change(&change(last), self.now));
+        }
     }
 }
 

@@ -64,8 +64,8 @@ fn a_primary_that_is_fenced_on_request() {
             {"name": "shop-2", "role": "replica", "node": "node-3", "ready": true, "holds": "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5"},
         ],
         "conditions": [
-            condition("Available", "False", "PrimaryFenced", "shop-1, the primary, is fenced on request; let it in again (kubectl mainstay unfence), or promote another instance (kubectl mainstay promote)"),
-            condition("Fenced", "True", "InstanceFenced", "shop-1 is fenced on request; let it in again when it is needed: kubectl mainstay unfence"),
+            condition("Available", "False", "PrimaryFenced", "shop-1, the primary, is fenced on request; let it in again: kubectl mainstay unfence shop shop-1 -n default; or make another one the primary: kubectl mainstay promote shop ANOTHER -n default"),
+            condition("Fenced", "True", "InstanceFenced", "shop-1 is fenced on request; let it in again when it is needed: kubectl mainstay unfence shop shop-1 -n default"),
         ],
     }))));
 }
@@ -86,10 +86,31 @@ fn commits_that_wait_an_errant_replica_and_a_former_loss() {
             {"name": "shop-2", "node": "node-3", "ready": false, "errant": "3e11fa47-71ca-11e1-9e33-c80aa9429563:1"},
         ],
         "conditions": [
-            condition("Available", "True", "Open", ""),
+            condition("Available", "False", "WritesBlocked", "a commit waits for 1 acknowledgements"),
             condition("WritesBlocked", "True", "WritesBlocked", "a commit waits for 1 acknowledgements, and 0 of 1 members receive from shop-1 (shop-0 cannot be reached; shop-2 is no member); commits wait and are not lost; bring a replica back"),
         ],
     }))));
+}
+
+/// `status` and `explain` say the same of the last change.
+#[test]
+fn a_primary_that_was_elected_again_is_no_change_to_itself() {
+    for (kind, expected) in [
+        (
+            "failover",
+            "Last change of primary: shop-1 was elected again, 12d ago, 0.19 s without writes.",
+        ),
+        (
+            "switchover",
+            "Last change of primary: shop-1 was elected again, the switchover was given up, 12d ago, 0.19 s without writes.",
+        ),
+    ] {
+        let text = page(&cluster(json!({
+            "lastChange": {"kind": kind, "from": "shop-1", "to": "shop-1", "at": "2026-11-17T12:00:00.000000Z",
+                "writesBlockedMs": 187},
+        })));
+        assert!(text.contains(expected), "{text}");
+    }
 }
 
 #[test]

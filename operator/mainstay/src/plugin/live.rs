@@ -126,7 +126,7 @@ fn reason(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) if status.code == 403 => "you may not use pods/exec here".to_owned(),
         kube::Error::Api(status) => status.message.clone(),
-        other => other.to_string(),
+        other => super::error::reached(other),
     }
 }
 

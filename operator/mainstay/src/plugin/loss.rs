@@ -15,6 +15,7 @@ pub(crate) fn warning(cluster: &MySQLCluster, instance: &str, now: Timestamp) ->
     let empty = MySQLClusterStatus::default();
     let subject = Subject {
         name: cluster.name_any(),
+        namespace: cluster.namespace().unwrap_or_default(),
         status: cluster.status.as_ref().unwrap_or(&empty),
         now,
     };

@@ -173,18 +173,20 @@ async fn follow(
         let answer = status.request.as_ref().filter(|request| request.id == asked.id);
         match answer {
             Some(request) if request.result != RequestResult::Running => return conclude(before, &cluster, request),
-            Some(_) if !about.wait => return Ok(accepted(asked, about)),
+            Some(_) if !about.wait => return Ok(accepted(asked, &about.cluster, namespace)),
             None if began.elapsed() >= ANSWER => {
-                let (waited, cluster) = (ANSWER.as_secs(), about.cluster.clone());
-                return Err(PluginError::Unanswered { waited, cluster });
+                return Err(unanswered_within(ANSWER.as_secs(), about, namespace));
             }
             Some(_) | None => {}
         }
         if began.elapsed() >= limit {
-            let (waited, cluster) = (about.timeout, about.cluster.clone());
             return Err(match answer {
-                Some(_) => PluginError::Unfinished { waited, cluster },
-                None => PluginError::Unanswered { waited, cluster },
+                Some(_) => PluginError::Unfinished {
+                    waited: about.timeout,
+                    cluster: about.cluster.clone(),
+                    namespace: namespace.to_owned(),
+                },
+                None => unanswered_within(about.timeout, about, namespace),
             });
         }
         let progress = progress(status, answer.is_some());
@@ -212,12 +214,19 @@ fn progress(status: &MySQLClusterStatus, accepted: bool) -> String {
     }
 }
 
-fn accepted(asked: &Asked, about: &About) -> String {
+fn unanswered_within(waited: u64, about: &About, namespace: &str) -> PluginError {
+    PluginError::Unanswered {
+        waited,
+        cluster: about.cluster.clone(),
+        namespace: namespace.to_owned(),
+    }
+}
+
+fn accepted(asked: &Asked, cluster: &str, namespace: &str) -> String {
     format!(
-        "{} {}: accepted. Follow it with --wait, or: kubectl mainstay explain {}\n",
+        "{} {}: accepted. Follow it with --wait, or: kubectl mainstay explain {cluster} -n {namespace}\n",
         asked.verb.as_str(),
         asked.instance.as_deref().unwrap_or_default(),
-        about.cluster
     )
 }
 
@@ -248,6 +257,7 @@ fn done(before: &MySQLCluster, cluster: &MySQLCluster, request: &Request) -> Str
     {
         let subject = Subject {
             name: cluster.name_any(),
+            namespace: cluster.namespace().unwrap_or_default(),
             status: new,
             now: Timestamp::now(),
         };

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use jiff::Timestamp;
 use mainstay_api::status::{ChangeKind, Role};
-use mainstay_core::status::{parts, seconds};
+use mainstay_core::status::{described, parts, seconds};
 
 use super::live::Disk;
 use super::view::{Acknowledgements, Acknowledges, Change, Lag, Problem, Row, View};
@@ -38,7 +38,7 @@ pub(crate) fn render(view: &View, now: Timestamp, style: Style) -> String {
     let mut out = header(view, style);
     out.push('\n');
     if !view.instances.is_empty() {
-        instances(&mut out, &view.instances, style);
+        instances(&mut out, &view.instances, view.primary.is_some(), style);
     }
     if let Some(change) = &view.last_change {
         out.push_str(&last_change(change, now));
@@ -59,14 +59,22 @@ fn header(view: &View, style: Style) -> String {
         parts.push(format!("MySQL {version}"));
     }
     if let Some(epoch) = view.epoch {
-        parts.push(format!("epoch {epoch}"));
+        parts.push(epochs(epoch, view));
     }
     if view.primary.is_some() {
         parts.push(can_acknowledge(view.acknowledgements));
     } else if view.epoch.is_some() {
-        parts.push(style.paint(RED, "no primary"));
+        parts.push(style.paint(RED, "no primary is open"));
     }
     format!("{}  {}", style.paint(BOLD, &view.name), parts.join("   "))
+}
+
+/// The epoch rises when members change, too; promotions and events name the one in which the primary was recorded.
+fn epochs(epoch: i64, view: &View) -> String {
+    match (&view.primary, view.primary_epoch) {
+        (Some(primary), Some(reign)) if reign != epoch => format!("epoch {epoch} ({primary} since epoch {reign})"),
+        _ => format!("epoch {epoch}"),
+    }
 }
 
 fn state(view: &View, style: Style) -> String {
@@ -89,8 +97,8 @@ fn can_acknowledge(acks: Acknowledgements) -> String {
     }
 }
 
-fn instances(out: &mut String, rows: &[Row], style: Style) {
-    let cells: Vec<[String; 6]> = rows.iter().map(cells).collect();
+fn instances(out: &mut String, rows: &[Row], open: bool, style: Style) {
+    let cells: Vec<[String; 6]> = rows.iter().map(|row| cells(row, open)).collect();
     let widths: Vec<usize> = HEADINGS
         .iter()
         .enumerate()
@@ -125,10 +133,12 @@ fn line(out: &mut String, cells: &[String], widths: &[usize], style: Style) {
     out.push('\n');
 }
 
-fn cells(row: &Row) -> [String; 6] {
+/// `open`: the recorded primary is one at present, and not only the last one.
+fn cells(row: &Row, open: bool) -> [String; 6] {
     let unknown = || "?".to_owned();
     let role = match row.role {
-        Some(Role::Primary) => "PRIMARY",
+        Some(Role::Primary) if open => "PRIMARY",
+        Some(Role::Primary) => "primary (closed)",
         Some(Role::Replica) => "replica",
         None => "-",
     };
@@ -177,18 +187,12 @@ fn size(bytes: u64) -> String {
     }
 }
 
-fn last_change(change: &Change, now: Timestamp) -> String {
+pub(crate) fn last_change(change: &Change, now: Timestamp) -> String {
     let ago = age(change.at, now);
-    let to = &change.to;
-    let what = match (change.kind, &change.from) {
-        (ChangeKind::Bootstrap, _) => return format!("Primary: {to} since the cluster was made, {ago} ago"),
-        // It answered before another one could win.
-        (ChangeKind::Failover | ChangeKind::Switchover, Some(from)) if from == to => format!("{to} was elected again"),
-        (ChangeKind::Failover, Some(from)) => format!("failover {from} → {to}"),
-        (ChangeKind::Switchover, Some(from)) => format!("switchover {from} → {to}"),
-        (ChangeKind::Failover, None) => format!("failover to {to}"),
-        (ChangeKind::Switchover, None) => format!("switchover to {to}"),
-    };
+    if change.kind == ChangeKind::Bootstrap {
+        return format!("Primary: {} since the cluster was made, {ago} ago", change.to);
+    }
+    let what = described(change.kind, change.from.as_deref(), &change.to);
     let blocked = change
         .writes_blocked_ms
         .map_or_else(String::new, |ms| format!(", {} s without writes", seconds(ms)));

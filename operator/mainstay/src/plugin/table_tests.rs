@@ -116,11 +116,26 @@ fn while_a_primary_is_elected() {
         "phase": "FailingOver", "health": "Unavailable", "election": {"phase": "Electing"},
         "instances": [
             {"name": "shop-0", "role": "replica", "node": "node-1", "ready": true},
-            {"name": "shop-1", "ready": false},
+            {"name": "shop-1", "role": "primary", "ready": false},
             {"name": "shop-2", "role": "replica", "node": "node-3", "ready": true},
         ],
     }));
     insta::assert_snapshot!(screen(&cluster, &answers));
+}
+
+#[test]
+fn writes_that_stand_are_told_once() {
+    let condition = |type_: &str, status: &str| {
+        json!({"type": type_, "status": status, "reason": "GlobalReadLock", "lastTransitionTime": "2026-11-29T11:58:30Z",
+            "message": "session 73 of root@10.0.0.7 locked everything on shop-1, the primary (FLUSH TABLES WITH READ LOCK): \
+                        no commit ends, though enough replicas acknowledge; UNLOCK TABLES in that session, or end it with \
+                        KILL; commits wait and are not lost"})
+    };
+    let cluster = cluster(json!({
+        "health": "Unavailable", "epoch": 6,
+        "conditions": [condition("Available", "False"), condition("WritesBlocked", "True")],
+    }));
+    insta::assert_snapshot!(screen(&cluster, &healthy()));
 }
 
 #[test]
@@ -171,6 +186,10 @@ fn changes_of_primary() {
         (
             line(ChangeKind::Failover, Some("shop-1"), None),
             "Last change of primary: shop-1 was elected again, 0s ago",
+        ),
+        (
+            line(ChangeKind::Switchover, Some("shop-1"), None),
+            "Last change of primary: shop-1 was elected again, the switchover was given up, 0s ago",
         ),
         (
             line(ChangeKind::Switchover, None, None),

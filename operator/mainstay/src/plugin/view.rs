@@ -26,9 +26,12 @@ pub(crate) struct View {
     pub(crate) version: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) epoch: Option<i64>,
-    /// Name of the recorded primary.
+    /// Name of the recorded primary; absent while one is elected.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) primary: Option<String>,
+    /// Epoch in which it was recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) primary_epoch: Option<i64>,
     pub(crate) acknowledgements: Acknowledgements,
     pub(crate) instances: Vec<Row>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -146,7 +149,7 @@ impl View {
             .and_then(|name| lives.get(name))
             .map(|live| live.semi_sync.acknowledgers.as_slice());
         let mut problems = fenced_out(status, &lives);
-        problems.extend(conditions(&status.conditions));
+        problems.extend(self::problems(&status.conditions));
         Self {
             name: cluster.name_any(),
             namespace: cluster.namespace().unwrap_or_default(),
@@ -157,6 +160,11 @@ impl View {
             version: status.version.clone(),
             epoch: status.epoch,
             primary: primary.map(ToOwned::to_owned),
+            primary_epoch: status
+                .primary
+                .as_ref()
+                .filter(|_| primary.is_some())
+                .map(|primary| primary.epoch),
             acknowledgements: acknowledgements(status, connected),
             instances: rows(status, primary, connected, &lives, nodes),
             last_change: status.last_change.as_ref().map(change),
@@ -239,7 +247,7 @@ fn lag(live: Option<&Live>) -> Lag {
     }
 }
 
-fn change(change: &LastChange) -> Change {
+pub(crate) fn change(change: &LastChange) -> Change {
     Change {
         kind: change.kind,
         from: change.from.clone(),
@@ -279,14 +287,22 @@ const GOOD_WHEN_FALSE: [&str; 6] = [
 ];
 
 /// Whether a condition is as it should be.
-pub(crate) fn is_fine(condition: &Condition) -> bool {
+fn is_fine(condition: &Condition) -> bool {
     let good_when_false = GOOD_WHEN_FALSE.contains(&condition.type_.as_str());
     condition.status == if good_when_false { "False" } else { "True" }
 }
 
-/// The conditions that are not as they should be.
-fn conditions(conditions: &[Condition]) -> impl Iterator<Item = Problem> + '_ {
-    conditions.iter().filter(|c| !is_fine(c)).map(|c| Problem {
+/// The conditions that are not as they should be, each thing once.
+pub(crate) fn wrong(conditions: &[Condition]) -> impl Iterator<Item = &Condition> {
+    let told = |condition: &Condition| {
+        let blocked = |c: &&Condition| c.type_ == "WritesBlocked" && c.reason == condition.reason;
+        condition.type_ == "Available" && conditions.iter().find(blocked).is_some_and(|c| !is_fine(c))
+    };
+    conditions.iter().filter(move |c| !is_fine(c) && !told(c))
+}
+
+fn problems(conditions: &[Condition]) -> impl Iterator<Item = Problem> {
+    wrong(conditions).map(|c| Problem {
         what: format!("{}={} ({})", c.type_, c.status, c.reason),
         why: c.message.clone(),
         since: Some(c.last_transition_time.0),

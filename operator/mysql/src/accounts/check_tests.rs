@@ -111,10 +111,12 @@ fn what_was_altered_is_named() {
         ["mainstay_clone@% lacks BACKUP_ADMIN ON *.*"]
     );
     // What somebody granted is nobody's harm.
-    assert!(clone(|account| {
+    assert!(
+        clone(|account| {
             account.privileges.insert("SELECT ON *.*".to_owned());
         })
-        .is_empty());
+        .is_empty()
+    );
     let monitor = after(MONITOR, "localhost", |account| {
         account.privileges.remove("SELECT ON performance_schema.*");
         account.locked = true;

@@ -384,6 +384,8 @@ impl<const N: usize> Planner<N> {
             },
             message: String::new(),
             restarts: 0,
+            failures: 0,
+            standstill: None,
             version: "9.7.4".to_owned(),
             // A directory into which a clone did not succeed was never a server's.
             server_uuid: match report.process {

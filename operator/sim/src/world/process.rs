@@ -221,6 +221,8 @@ impl Process {
             },
             message: String::new(),
             restarts: self.restarts,
+            failures: 0,
+            standstill: None,
             version: self.version.clone(),
             server_uuid: volume.data.as_ref().map(|d| d.server_uuid.clone()).unwrap_or_default(),
             writable: self.writable,

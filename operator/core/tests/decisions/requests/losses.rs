@@ -113,7 +113,10 @@ fn rule_10_nobody_is_forced_who_has_less_or_takes_no_part() {
         "does not start",
     );
     let kept = lost().rules(fenced(2));
-    refused(&kept.asks(&forces(2)), "has to be let in first");
+    refused(
+        &kept.asks(&forces(2)),
+        "let it in first (kubectl mainstay unfence shop shop-2 -n prod)",
+    );
     // Two that have something each: the person chooses.
     let state = lost()
         .with(1, |i| i.set("a:1-100 a:102"))

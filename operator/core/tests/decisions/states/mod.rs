@@ -203,6 +203,8 @@ fn instance(ordinal: usize) -> InstanceObserved {
         mysqld: Mysqld::Running,
         message: String::new(),
         restarts: 0,
+        failures: 0,
+        standstill: None,
         version: "9.7.4".to_owned(),
         server_uuid: uuid(ordinal),
         writable: false,
@@ -539,7 +541,7 @@ impl Instance {
     pub(crate) fn stuck(self, received: &str, seconds: u64) -> Self {
         self.received(received).report(|report| {
             report.replication.applier_running = false;
-            report.replication.applier_error = "duplicate key (MySQL error 1062)".to_owned();
+            "duplicate key (MySQL error 1062)".clone_into(&mut report.replication.applier_error);
             report.replication.applier_failing = Some(Duration::from_secs(seconds));
             report.replication.lag = None;
         })

@@ -258,6 +258,8 @@ impl Node {
             mysqld: process.mysqld,
             message: String::new(),
             restarts: self.restarts,
+            failures: 0,
+            standstill: None,
             version: "9.7.4".to_owned(),
             server_uuid: volume.uuid.clone(),
             writable: running && process.writable,

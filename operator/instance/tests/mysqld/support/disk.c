@@ -1,12 +1,14 @@
-/* A disk that stalls or fails, for a mysqld that is started with this library before its own.
+/* A disk that stalls, fails or is full, for a mysqld that is started with this library before its own.
  *
  * While the file $MAINSTAY_TEST_DISK.stall is there no access ends; while $MAINSTAY_TEST_DISK.error is there every access is
- * an I/O error. System calls are made directly, so that it works with any C library.
+ * an I/O error. While $MAINSTAY_TEST_DISK.full is there nothing can be appended to a file that is written to as a binlog is
+ * (not to what standard output and error are, where the log goes). System calls are made directly, so that it works with any C library.
  */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -28,6 +30,14 @@ static int fails(void) {
     return 1;
 }
 
+static int has_no_room(int fd) {
+    struct stat file;
+    if (fd < 3 || syscall(SYS_fstat, fd, &file) || !S_ISREG(file.st_mode) || !is_there(".full")) return 0;
+    errno = ENOSPC;
+    return 1;
+}
+
+ssize_t write(int fd, const void *from, size_t size) { return has_no_room(fd) ? -1 : syscall(SYS_write, fd, from, size); }
 int fsync(int fd) { return fails() ? -1 : syscall(SYS_fsync, fd); }
 int fdatasync(int fd) { return fails() ? -1 : syscall(SYS_fdatasync, fd); }
 ssize_t pwrite(int fd, const void *from, size_t size, off_t at) { return fails() ? -1 : syscall(SYS_pwrite64, fd, from, size, at); }

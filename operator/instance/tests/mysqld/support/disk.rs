@@ -1,4 +1,4 @@
-//! Disks that stall or fail.
+//! Disks that stall, fail or are full.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -41,9 +41,14 @@ impl Disk {
         std::fs::write(self.control.with_extension("error"), "").unwrap();
     }
 
+    /// From now on nothing more fits on it.
+    pub(crate) fn fill(&self) {
+        std::fs::write(self.control.with_extension("full"), "").unwrap();
+    }
+
     /// It works again.
     pub(crate) fn mend(&self) {
-        for fault in ["stall", "error"] {
+        for fault in ["stall", "error", "full"] {
             drop(std::fs::remove_file(self.control.with_extension(fault)));
         }
     }
