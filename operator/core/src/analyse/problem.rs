@@ -247,7 +247,7 @@ problems! {
     HistoryReset: Degraded, Nothing, Degraded,
         "the binlogs and GTIDs of an instance were reset, or its volume is an older copy",
         "it is isolated and rebuilt from another instance; if every instance was reset, say whose data counts: \
-         kubectl mainstay promote --accept-data-loss";
+         kubectl mainstay promote CLUSTER INSTANCE -n NAMESPACE --accept-data-loss";
     ErrantTransactions: Degraded, Nothing, Degraded,
         "a replica has transactions that the primary does not have and did not write",
         "it is isolated and rebuilt from another instance; what it alone had is not kept";
@@ -256,7 +256,7 @@ problems! {
         "";
     ApplierBroken: Degraded, Nothing, Degraded,
         "a replica cannot apply what it received",
-        "it is rebuilt after 30 s if others can acknowledge in its place; at once: kubectl mainstay rebuild";
+        "it is rebuilt after 30 s if others can acknowledge in its place; at once: kubectl mainstay rebuild CLUSTER INSTANCE -n NAMESPACE";
     ReplicationLagging: Degraded, Nothing, Degraded,
         "a replica is 30 s or more behind the open primary, until it is less than 15 s; told in steps",
         "reads from it are old, and it cannot take over before it has caught up; look for a long transaction, a table without a primary key, or a slow disk";

@@ -77,13 +77,17 @@ pub(crate) fn rebuilt(
 ) -> Option<(RequestState, String)> {
     if let Some(rebuild) = begun(view, request, name) {
         let seen = view.heard().find(|seen| &seen.instance.name == name)?;
-        let again = seen.report.incarnation != rebuild.incarnation && view.is_member(seen);
+        if !view.is_member(seen) {
+            return None;
+        }
         let donor = &rebuild.donor.instance;
-        return again.then(|| {
-            (
-                RequestState::Done,
-                format!("{name} is a clone of {donor} and may acknowledge again"),
-            )
+        return Some(if seen.report.incarnation == rebuild.incarnation {
+            // It ended before the clone began, and came back as it was.
+            let message = format!("{name} ended before its clone began, and is a member as it was: ask again");
+            (RequestState::Failed, message)
+        } else {
+            let message = format!("{name} is a clone of {donor} and may acknowledge again");
+            (RequestState::Done, message)
         });
     }
     let why = match view.observed.instance(name) {

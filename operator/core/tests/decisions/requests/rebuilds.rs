@@ -137,6 +137,23 @@ fn what_begins_too_late_has_failed_and_the_instance_stays() {
 }
 
 #[test]
+fn a_clone_that_never_began_is_no_rebuild() {
+    // It was recorded, and the instance came back as it was before the command reached it.
+    let state = asked().rules(|rules| {
+        let intent = Rebuild {
+            incarnation: id(2).incarnation,
+            donor: id(1),
+            at: now(),
+            reason: "on request".to_owned(),
+        };
+        rules.rebuilds.insert(name(2), intent);
+    });
+    let (result, message) = result(&state);
+    assert_eq!(result, RequestResult::Failed);
+    assert!(message.contains("ask again"), "{message}");
+}
+
+#[test]
 fn what_was_asked_for_waits_for_an_election_and_a_new_primary_is_not_rebuilt() {
     let electing = electing(3).rules(|rules| rules.request = Some(running("rebuild", 2, 1)));
     does(&electing, &["attach shop-0 to shop-1", "attach shop-2 to shop-1"]);
