@@ -202,8 +202,8 @@ fn change(old: &InstanceReport, new: &InstanceReport) -> Change {
     steady.disk = old.disk;
     steady.replication.last_heard = old.replication.last_heard;
     steady.replication.lag = old.replication.lag;
-    if let (Some(age), Some(_)) = (&mut steady.replication.applier_failing, old.replication.applier_failing) {
-        *age = old.replication.applier_failing.unwrap_or_default();
+    if let (Some(age), Some(before)) = (&mut steady.replication.applier_failing, old.replication.applier_failing) {
+        *age = before;
     }
     steady.semi_sync.waiters = old.semi_sync.waiters;
     if steady != *old || hears(new) != hears(old) {

@@ -43,29 +43,23 @@ impl Analysis {
     }
 
     fn found(&mut self, code: ProblemCode, message: impl Into<String>) {
-        self.problems.push(Problem {
-            code,
-            instance: None,
-            message: message.into(),
-            remedy: code.kind().remedy.to_owned(),
-        });
+        self.add(code, None, message.into(), code.kind().remedy);
     }
 
     fn found_with(&mut self, code: ProblemCode, message: impl Into<String>, remedy: &str) {
-        self.problems.push(Problem {
-            code,
-            instance: None,
-            message: message.into(),
-            remedy: remedy.to_owned(),
-        });
+        self.add(code, None, message.into(), remedy);
     }
 
     fn found_on(&mut self, code: ProblemCode, instance: &InstanceName, message: impl Into<String>) {
+        self.add(code, Some(instance.clone()), message.into(), code.kind().remedy);
+    }
+
+    fn add(&mut self, code: ProblemCode, instance: Option<InstanceName>, message: String, remedy: &str) {
         self.problems.push(Problem {
             code,
-            instance: Some(instance.clone()),
-            message: message.into(),
-            remedy: code.kind().remedy.to_owned(),
+            instance,
+            message,
+            remedy: remedy.to_owned(),
         });
     }
 }

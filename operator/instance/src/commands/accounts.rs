@@ -183,14 +183,14 @@ impl Commands {
             };
             return Ok((!work.findings.is_empty() || work.list.is_some()).then_some(work));
         }
-        let since = *keeper.wrong_since.get_or_insert_with(Instant::now);
-        if findings.is_empty() {
-            keeper.wrong_since = None;
-        }
         let stopped = stopped_at_an_account(&state).map(str::to_owned);
-        let news = stopped.is_some() && stopped != keeper.retried;
-        let patient = state.receives() && since.elapsed() < GRACE && stopped.is_none();
-        let due = if findings.is_empty() { news } else { !patient };
+        let due = if findings.is_empty() {
+            keeper.wrong_since = None;
+            stopped.is_some() && stopped != keeper.retried
+        } else {
+            let since = keeper.wrong_since.get_or_insert_with(Instant::now);
+            since.elapsed() >= GRACE || stopped.is_some() || !state.receives()
+        };
         Ok(due.then_some(Work {
             state,
             findings,

@@ -109,7 +109,7 @@ fn fail(state: &mut ServerState, text: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_replica_waits_for_what_its_primary_says_and_leaves_super_read_only_for_no_longer_than_it_takes() {
+async fn a_replica_waits_for_what_may_be_on_its_way_and_leaves_super_read_only_for_no_longer_than_it_takes() {
     let (bench, mut keeper) = replica().await;
     bench.mysql.lock("mainstay_clone", "%");
     look(&bench, &mut keeper).await;
