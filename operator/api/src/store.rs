@@ -110,16 +110,12 @@ pub struct SecretEntry {
     pub key: String,
 }
 
-/// Client-side encryption of everything that is stored.
+/// Client-side encryption of everything that is stored, in the age format.
 #[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Encryption {
-    /// Entry with the key (32 bytes, or their 64 hexadecimal digits) that encrypts what is stored from now on. To rotate, add
-    /// an entry and name it here; keep the old ones as long as a backup needs them.
+    /// Entry with an age key, as `age-keygen` writes it: the private key (`AGE-SECRET-KEY-1…`), or, for a cluster that shall not
+    /// be able to read its own backups, the public key (`age1…`). What is stored from now on is encrypted for the public key,
+    /// which each manifest names. To rotate, add an entry and name it here; keep the private key as long as a backup needs it.
     pub key_secret: SecretEntry,
-    /// Id that is written into manifests; default: the entry's key. What an older id encrypted is read with the entry of
-    /// the Secret that is named as that id.
-    #[schemars(length(min = 1, max = 253), regex(pattern = r"^[-._a-zA-Z0-9]+$"))]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub key_id: Option<String>,
 }

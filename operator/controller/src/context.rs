@@ -12,13 +12,17 @@ use crate::operator_ca::Identity;
 use crate::platform::Platform;
 use crate::pool::Pool;
 use crate::requests::Requests;
+use crate::stores::Stores;
 use crate::trigger::Triggers;
+use crate::user_secrets::UserSecrets;
 use crate::watch::World;
 
 /// What every pass shares. Lives as long as the process.
 pub(crate) struct Context {
     pub(crate) requests: Requests,
     pub(crate) world: World,
+    pub(crate) user_secrets: UserSecrets,
+    pub(crate) stores: Arc<dyn Stores>,
     pub(crate) pool: Pool,
     pub(crate) identity: Identity,
     pub(crate) platform: Platform,

@@ -26,11 +26,14 @@ mod reconcile;
 mod requests;
 mod secret_data;
 mod settings;
+mod store_access;
+pub mod stores;
 #[cfg(test)]
 mod testing;
 mod trace;
 mod trigger;
 mod unreadable;
+mod user_secrets;
 mod views;
 mod watch;
 

@@ -5,11 +5,12 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use mainstay_core::observed::{ObjectKey, ObjectView, Warning};
+use mainstay_core::observed::{ObjectKey, ObjectView, StoreSecret, Warning};
 use mainstay_core::progress::Progress;
 use tokio::time::Instant;
 
 use crate::index::ClusterName;
+use crate::observe::StoreStamp;
 
 /// An object that was applied this often in vain, with the same content, within [`FIGHT_MEMORY`], is contested.
 const ROUNDS: u32 = 3;
@@ -39,6 +40,8 @@ struct Memory {
     failures: u32,
     failure: String,
     progress: Progress,
+    /// For which versions the access to the store was compared, and what was found.
+    store: Option<(StoreStamp, StoreSecret)>,
     /// uid of the cluster in this name whose namespace is being deleted.
     ends: Option<String>,
 }
@@ -232,6 +235,19 @@ impl Memories {
     /// Remembers what was seen of it.
     pub(crate) fn keep_progress(&self, cluster: &ClusterName, progress: &Progress) {
         self.with(cluster, |memory| memory.progress.clone_from(progress));
+    }
+
+    /// What was found of the access to the store, if it was compared for these versions.
+    pub(crate) fn store(&self, cluster: &ClusterName, stamp: &StoreStamp) -> Option<StoreSecret> {
+        self.with(cluster, |memory| {
+            let (compared, found) = memory.store.as_ref()?;
+            (compared == stamp).then(|| found.clone())
+        })
+    }
+
+    /// Remembers what was found of it.
+    pub(crate) fn keep_store(&self, cluster: &ClusterName, stamp: StoreStamp, found: StoreSecret) {
+        self.with(cluster, |memory| memory.store = Some((stamp, found)));
     }
 
     /// A pass succeeded.

@@ -8,16 +8,18 @@ use kube::core::DynamicObject;
 use mainstay_api::{MySQLCluster, REQUEST_ANNOTATION};
 use mainstay_core::names::Names;
 use mainstay_core::observed::{
-    InstanceObserved, ObjectKey, ObjectKind, ObjectView, Observed, Reach, SecretsView, Warning,
+    InstanceObserved, ObjectKey, ObjectKind, ObjectView, Observed, Reach, SecretsView, StoreSecret, Warning,
 };
 use mainstay_core::rules::InstanceName;
 use mainstay_core::status;
+use mainstay_core::validate::Destination;
 
 use crate::context::Context;
 use crate::index::ClusterName;
 use crate::kinds;
 use crate::pki;
 use crate::secret_data::{CA_CRT, Redacted, TLS_CRT};
+use crate::user_secrets::Version;
 use crate::views;
 
 /// Looks again at the objects that hold our names and are not ours, when that is due.
@@ -46,7 +48,7 @@ pub(crate) fn observe(context: &Context, cluster: &ClusterName, object: &MySQLCl
         memory: status::memory(object.status.as_ref()),
         instances: instances(context, cluster, object, &uid),
         objects: objects(context, cluster, &uid, &secrets),
-        secrets: secrets_view(context, cluster, &secrets),
+        secrets: secrets_view(context, cluster, object, &secrets),
         warnings: warnings(context, cluster),
         request: object.annotations().get(REQUEST_ANNOTATION).cloned(),
         told: status::told(object.status.as_ref()),
@@ -142,7 +144,52 @@ pub(crate) fn view(object: &DynamicObject, ours: bool, contested: bool) -> Objec
     }
 }
 
-fn secrets_view(context: &Context, cluster: &ClusterName, secrets: &Secrets) -> SecretsView {
+/// What the Secret with the access to the store was made from, by versions: whoever compared them need not do so again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct StoreStamp {
+    destination: Destination,
+    users: BTreeMap<String, Version>,
+    secret: Option<String>,
+}
+
+impl StoreStamp {
+    /// The same with the Secret itself as it is known now.
+    pub(crate) fn with_secret_of(self, context: &Context, cluster: &ClusterName) -> Self {
+        let name = Names::new(&cluster.namespace, &cluster.name).store_secret();
+        let known = context.world.secrets.get(cluster, &name);
+        Self {
+            secret: known.map(|secret| format!("{}/{}", secret.uid, secret.resource_version)),
+            ..self
+        }
+    }
+}
+
+/// The versions of now.
+pub(crate) fn store_stamp(context: &Context, cluster: &ClusterName, destination: &Destination) -> StoreStamp {
+    let stamp = StoreStamp {
+        destination: destination.clone(),
+        users: context.user_secrets.of(cluster, &destination.secrets()),
+        secret: None,
+    };
+    stamp.with_secret_of(context, cluster)
+}
+
+/// Whether `<cluster>-store` is what is declared: what was found for these versions, if anybody has looked.
+fn store_secret(context: &Context, cluster: &ClusterName, object: &MySQLCluster, secrets: &Secrets) -> StoreSecret {
+    let Some(backup) = &object.spec.backup else {
+        context.user_secrets.forget(cluster);
+        let name = Names::new(&cluster.namespace, &cluster.name).store_secret();
+        let left = secrets.get(&name).is_some_and(|secret| !secret.keys.is_empty());
+        return if left { StoreSecret::Outdated } else { StoreSecret::Current };
+    };
+    let stamp = store_stamp(context, cluster, &Destination::of(backup));
+    if stamp.users.values().any(|version| *version == Version::Unknown) {
+        return StoreSecret::Unknown;
+    }
+    context.memories.store(cluster, &stamp).unwrap_or(StoreSecret::Outdated)
+}
+
+fn secrets_view(context: &Context, cluster: &ClusterName, object: &MySQLCluster, secrets: &Secrets) -> SecretsView {
     let now = context.platform.now();
     let names = Names::new(&cluster.namespace, &cluster.name);
     let public = |name: &str, key: &str| secrets.get(name)?.public.get(key).map(String::as_str);
@@ -154,6 +201,7 @@ fn secrets_view(context: &Context, cluster: &ClusterName, secrets: &Secrets) -> 
     });
     let signers = public(&names.ca_secret(), CA_CRT).map(pki::key_ids).unwrap_or_default();
     SecretsView {
+        store: store_secret(context, cluster, object, secrets),
         keys: secrets
             .iter()
             .map(|(name, secret)| (name.clone(), secret.keys.clone()))

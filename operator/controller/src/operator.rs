@@ -25,7 +25,9 @@ use crate::pool::{Dialler, GrpcDialler, Pool};
 use crate::reconcile::{after_error, reconcile};
 use crate::requests::Requests;
 use crate::settings::{DEFAULT_NAMESPACE, Settings};
+use crate::stores::{S3Stores, Stores};
 use crate::trigger::Triggers;
+use crate::user_secrets::UserSecrets;
 use crate::watch::{self, Listeners, Watches};
 
 /// Where a pod finds its own namespace.
@@ -65,6 +67,8 @@ pub struct Parts {
     pub platform: Platform,
     /// Metrics.
     pub metrics: Arc<Metrics>,
+    /// Opens object stores.
+    pub stores: Arc<dyn Stores>,
 }
 
 /// Runs the operator until `stop` is cancelled.
@@ -74,6 +78,7 @@ pub async fn run(settings: Settings, stop: CancellationToken) -> Result<(), RunE
         dialler: None,
         platform: Platform::real(),
         metrics: Arc::new(Metrics::new().map_err(RunError::Metrics)?),
+        stores: Arc::new(S3Stores),
     };
     run_with(settings, parts, stop).await
 }
@@ -118,17 +123,27 @@ impl Process {
         let triggers = Triggers::default();
         let pool = Pool::new(dialler, Arc::clone(&parts.platform.clock), triggers.clone());
         let memories = Arc::new(Memories::default());
-        let forget = Arc::clone(&memories);
+        let user_secrets = UserSecrets::new(
+            parts.clients.watches.clone(),
+            triggers.clone(),
+            Arc::clone(&parts.metrics),
+        );
+        let (forget, named) = (Arc::clone(&memories), user_secrets.clone());
         let listeners = Listeners {
             triggers: triggers.clone(),
             pool: pool.clone(),
             metrics: Arc::clone(&parts.metrics),
-            died: Arc::new(move |cluster| forget.forget(cluster)),
+            died: Arc::new(move |cluster| {
+                forget.forget(cluster);
+                named.forget(cluster);
+            }),
         };
         let watches = watch::start(&parts.clients.watches, &settings.namespaces, &listeners);
         let context = Arc::new(Context {
             events: Events::new(&requests, parts.platform.operator.to_string()),
             world: watches.world.clone(),
+            user_secrets,
+            stores: parts.stores,
             pool,
             identity,
             platform: parts.platform,

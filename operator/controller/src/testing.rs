@@ -99,6 +99,12 @@ pub(crate) fn context(fake: &Fake) -> crate::context::Context {
     let dialler = Arc::new(GrpcDialler::new(identity.clone()));
     crate::context::Context {
         world: crate::watch::World::new(1),
+        user_secrets: crate::user_secrets::UserSecrets::new(
+            fake.client(),
+            triggers.clone(),
+            Arc::new(Metrics::new().unwrap()),
+        ),
+        stores: Arc::new(crate::stores::S3Stores),
         pool: Pool::new(dialler, Arc::clone(&platform.clock), triggers.clone()),
         events: crate::events::Events::new(&requests, "test".to_owned()),
         metrics: Arc::new(Metrics::new().unwrap()),

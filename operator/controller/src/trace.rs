@@ -83,6 +83,7 @@ fn action(action: &Action) -> String {
         Action::CreateCa { .. } => "CA".to_owned(),
         Action::IssueServerCertificate { .. } => "server certificate".to_owned(),
         Action::WriteClientCa => "client CAs".to_owned(),
+        Action::WriteStoreAccess { .. } => "access to the store".to_owned(),
         Action::Record(record) => format!("record epoch {} {}", record.rules.epoch, record.reason),
         Action::Command(commands) => {
             let commands = commands

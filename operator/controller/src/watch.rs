@@ -271,7 +271,7 @@ fn tell(world: &World, listeners: &Listeners, cluster: &ClusterName) {
 }
 
 /// The events of a watch; its errors are counted, logged and waited out.
-fn patient<K>(
+pub(crate) fn patient<K>(
     events: impl Stream<Item = Result<Event<K>, Error>> + Send,
     kind: String,
     metrics: Arc<Metrics>,

@@ -14,6 +14,7 @@ use std::time::Duration;
 use crate::GtidSet;
 use crate::observed::ObjectKey;
 use crate::rules::{InstanceName, MemberId, Rules};
+use crate::validate::Destination;
 
 /// One step of a plan.
 #[derive(Clone, Debug, PartialEq)]
@@ -61,6 +62,12 @@ pub enum Action {
     },
     /// Write the bundle of client CAs (Secret `<cluster>-client-ca`).
     WriteClientCa,
+    /// Write the access to the store (Secret `<cluster>-store`) from what is declared and the user's Secrets that it names, if
+    /// it differs; with `None`, empty the Secret that is left of a store.
+    WriteStoreAccess {
+        /// What is declared.
+        destination: Option<Box<Destination>>,
+    },
     /// Write the rules' memory to status by compare-and-set. Nothing after it happens if it is lost.
     Record(Box<Record>),
     /// Commands to instance managers, at most one an instance, sent at the same time and not waited for. Until a command

@@ -66,7 +66,8 @@ pub fn check(subject: &Subject<'_>, observed: &Observed, plan: &Plan, now: Times
             | Action::LabelPod { .. }
             | Action::CreateCa { .. }
             | Action::IssueServerCertificate { .. }
-            | Action::WriteClientCa => {}
+            | Action::WriteClientCa
+            | Action::WriteStoreAccess { .. } => {}
         }
     }
     checker.risk(plan, &mut violations);

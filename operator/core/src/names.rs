@@ -293,6 +293,8 @@ mod tests {
             names.ca_secret(),
             names.server_tls_secret(),
             names.client_ca_secret(),
+            names.store_secret(),
+            names.recovery_secret(),
         ];
         let services = vec![
             names.primary_service(),

@@ -466,6 +466,28 @@ pub struct SecretsView {
     pub server: Option<CertificateView>,
     /// The bundle of client CAs is the present operator CA plus the present cluster CA.
     pub client_ca_current: bool,
+    /// Whether `<cluster>-store` is what is declared.
+    pub store: StoreSecret,
+}
+
+/// Whether the Secret `<cluster>-store` holds what is declared: the access to the store, or nothing if there is none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum StoreSecret {
+    /// It does.
+    #[default]
+    Current,
+    /// It does not, or nobody has compared it since something changed.
+    Outdated,
+    /// What is declared cannot be had: a Secret that the spec names does not exist, or lacks something. The Secret holds what
+    /// it held before.
+    Refused {
+        /// The field that names it.
+        field: String,
+        /// What is wrong, and what to do; never a value.
+        message: String,
+    },
+    /// The user's Secrets were not seen yet.
+    Unknown,
 }
 
 /// A certificate without its key.

@@ -20,10 +20,10 @@ use mainstay_api::cluster::{
 };
 
 use crate::action::Application;
-use crate::backup::plan::Settings;
 use crate::names::{self, Names};
 use crate::quantity::Amount;
 use crate::sizing::{self, Memory, Sizes};
+pub use backup::{Backup, Destination};
 pub use variables::Setting;
 
 /// The largest volume that can be declared: InnoDB's largest table four times over. What is larger is a unit that slipped.
@@ -100,8 +100,8 @@ pub struct ValidatedCluster {
     pub overlay: Option<PodTemplateSpec>,
     /// What happens to the claims when the cluster is deleted.
     pub deletion_policy: DeletionPolicy,
-    /// Schedules and retention of backups; `None`: there are no backups.
-    pub backup: Option<Settings>,
+    /// Backups and the archive; `None`: there are none.
+    pub backup: Option<Box<Backup>>,
 }
 
 /// The claim of an instance.
@@ -207,7 +207,7 @@ struct Checked {
     config: BTreeMap<String, Setting>,
     sizes: Option<Sizes>,
     overlay: Option<PodTemplateSpec>,
-    backup: Option<Settings>,
+    backup: Option<Box<Backup>>,
 }
 
 impl Checked {
@@ -216,7 +216,7 @@ impl Checked {
         let name = cluster.metadata.name.clone().unwrap_or_default();
         check_name(&name, problems);
         let replicas = replicas(spec.replicas, problems);
-        let bytes = volume(&spec.storage.size, problems);
+        let bytes = volume(&spec.storage.size, "spec.storage.size", problems);
         let memory = spec
             .resources
             .as_ref()
@@ -229,7 +229,13 @@ impl Checked {
         if let Err(contradiction) = &sizes {
             problems.push(SpecProblem::new(contradiction.field(), contradiction.to_string()));
         }
-        let backup = spec.backup.as_ref().map(|wish| backup::settings(wish, problems));
+        let volume = Volume {
+            size: spec.storage.size.clone(),
+            bytes,
+            storage_class: spec.storage.storage_class_name.clone(),
+        };
+        let backup = spec.backup.as_ref();
+        let backup = backup.map(|wish| Box::new(Backup::new(wish, &volume, problems)));
         if let Some(wish) = spec
             .bootstrap
             .as_ref()
@@ -264,15 +270,15 @@ fn replicas(wanted: i32, problems: &mut Vec<SpecProblem>) -> u32 {
     1
 }
 
-fn volume(size: &Quantity, problems: &mut Vec<SpecProblem>) -> u64 {
-    match bytes(size, "spec.storage.size", problems) {
+fn volume(size: &Quantity, field: &str, problems: &mut Vec<SpecProblem>) -> u64 {
+    match bytes(size, field, problems) {
         Some(bytes) if bytes < sizing::SMALLEST_VOLUME => {
-            problems.push(SpecProblem::new("spec.storage.size", "at least 1Gi"));
+            problems.push(SpecProblem::new(field, "at least 1Gi"));
             sizing::SMALLEST_VOLUME
         }
         Some(bytes) if bytes > LARGEST_VOLUME => {
             let message = format!("{} is more than any volume holds; at most 256Ti", size.0);
-            problems.push(SpecProblem::new("spec.storage.size", message));
+            problems.push(SpecProblem::new(field, message));
             sizing::SMALLEST_VOLUME
         }
         Some(bytes) => bytes,

@@ -168,6 +168,7 @@ impl Simulation {
         let stop = CancellationToken::new();
         let cancelled = stop.clone();
         let dialler = SimDialler::new(self.world.clone(), name);
+        let stores = self.world.stores();
         let task = tokio::spawn(async move {
             let metrics = match Metrics::new() {
                 Ok(metrics) => Arc::new(metrics),
@@ -182,6 +183,7 @@ impl Simulation {
                 dialler: Some(Arc::new(dialler)),
                 platform,
                 metrics,
+                stores: Arc::new(stores),
             };
             if let Err(error) = mainstay_controller::run_with(settings, parts, cancelled).await {
                 tracing::error!(%error, "the operator ended");

@@ -27,7 +27,7 @@ pub struct Memory {
     clock: Arc<Clock>,
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct State {
     objects: BTreeMap<Key, Object>,
     uploads: Vec<Incomplete>,
@@ -63,6 +63,15 @@ impl Memory {
         Self {
             state: Arc::default(),
             clock: Arc::new(clock),
+        }
+    }
+
+    /// Another store with the same content, which goes ways of its own from now on.
+    #[must_use]
+    pub fn copy(&self) -> Self {
+        Self {
+            state: Arc::new(Mutex::new(self.state().clone())),
+            clock: Arc::clone(&self.clock),
         }
     }
 

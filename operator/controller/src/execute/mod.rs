@@ -7,6 +7,7 @@ mod delete;
 mod label;
 mod passwords;
 mod record;
+mod store;
 
 pub(crate) use record::write_status;
 
@@ -166,6 +167,7 @@ impl<'a> Executor<'a> {
                     self.issue_server_certificate(&dns_names, lifetime).await
                 }
                 Action::WriteClientCa => self.write_client_ca().await,
+                Action::WriteStoreAccess { destination } => self.write_store_access(destination.as_deref()).await,
                 Action::DeletePod { instance, uid, reason } => self.delete_pod(&instance, &uid, &reason).await,
                 Action::DeleteObject {
                     key,

@@ -87,6 +87,8 @@ pub enum ConditionType {
     WritesBlocked,
     /// A person keeps instances out.
     Fenced,
+    /// Backups are made as declared.
+    BackupHealthy,
 }
 
 impl ConditionType {
@@ -100,6 +102,7 @@ impl ConditionType {
             Self::ResourcesReady => "ResourcesReady",
             Self::WritesBlocked => "WritesBlocked",
             Self::Fenced => "Fenced",
+            Self::BackupHealthy => "BackupHealthy",
         }
     }
 }
@@ -283,7 +286,12 @@ problems! {
     NoFailover: Notice, Nothing, Degraded,
         "k is 0: no other instance is known to hold what was committed",
         "bring the other instances back, or declare 3 replicas";
-    BackupsNotMade: Degraded, Nothing, Degraded,
-        "spec.backup is declared, and this version makes no backups yet",
-        "make them by other means, and remove spec.backup until this version does";
+    BackupsNotVerified: Notice, Nothing, Degraded,
+        "spec.backup.verification is declared, and this version tries no backup out by itself",
+        "restore one by hand now and then, and remove spec.backup.verification until this version does";
+
+    // Backups.
+    StoreRefused: Degraded, Nothing, BackupHealthy,
+        "a Secret that spec.backup names does not exist, or lacks what is needed",
+        "";
 }

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use crate::analyse::{Analysis, ProblemCode};
 use crate::names::CLAIM_TEMPLATE;
-use crate::observed::{InstanceObserved, Mysqld, ObjectKind, Observed, PodView};
+use crate::observed::{InstanceObserved, Mysqld, ObjectKind, Observed, PodView, StoreSecret};
 use crate::subject::Subject;
 
 /// Fields that cannot be accepted, or that have no effect.
@@ -21,12 +21,11 @@ pub(super) fn spec(subject: &Subject<'_>, observed: &Observed, analysis: &mut An
         let message = format!("{}: {}", problem.field, problem.message);
         analysis.found_with(ProblemCode::SpecInvalid, message, remedy);
     }
-    // Nobody may rely on backups that are not made.
-    if subject.spec.is_ok_and(|spec| spec.backup.is_some()) {
-        analysis.found(
-            ProblemCode::BackupsNotMade,
-            "spec.backup is declared, and this version makes no backups yet".to_owned(),
-        );
+    // Nobody may rely on what is not done.
+    let backup = subject.spec.ok().and_then(|spec| spec.backup.as_ref());
+    if backup.is_some_and(|backup| backup.verification) {
+        let message = "spec.backup.verification is declared, and this version tries no backup out by itself";
+        analysis.found(ProblemCode::BackupsNotVerified, message);
     }
 }
 
@@ -191,6 +190,9 @@ pub(super) fn secrets(subject: &Subject<'_>, observed: &Observed, now: Timestamp
         analysis.found(ProblemCode::SecretIncomplete, message);
     }
     unusable_passwords(observed, analysis);
+    if let StoreSecret::Refused { field, message } = &observed.secrets.store {
+        analysis.found(ProblemCode::StoreRefused, format!("{field}: {message}"));
+    }
     if observed
         .secrets
         .server

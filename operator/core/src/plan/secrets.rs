@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::action::Action;
 use crate::layout::{PORT_MYSQL, SYSTEM_ACCOUNTS};
-use crate::observed::{CertificateView, ObjectKey, ObjectKind, ObjectView, Observed};
+use crate::observed::{CertificateView, ObjectKey, ObjectKind, ObjectView, Observed, StoreSecret};
 use crate::plan::draft::Draft;
 use crate::subject::Subject;
 use crate::validate::ValidatedCluster;
@@ -114,8 +114,21 @@ pub(crate) fn plan(subject: &Subject<'_>, observed: &Observed, building: bool, n
     }
     if let Ok(spec) = subject.spec {
         ownership(subject, observed, spec, draft);
+        store_access(subject, observed, spec, draft);
     }
     certificates(subject, observed, now, draft);
+}
+
+/// The access to the store, whenever nobody knows that it is what is declared. What is refused is looked at again when the
+/// Secrets that are named change.
+fn store_access(subject: &Subject<'_>, observed: &Observed, spec: &ValidatedCluster, draft: &mut Draft) {
+    match observed.secrets.store {
+        StoreSecret::Outdated if ours(observed, &subject.names().store_secret()) => {
+            let destination = spec.backup.as_ref().map(|backup| Box::new(backup.destination.clone()));
+            draft.push(Action::WriteStoreAccess { destination });
+        }
+        StoreSecret::Outdated | StoreSecret::Current | StoreSecret::Refused { .. } | StoreSecret::Unknown => {}
+    }
 }
 
 /// Secrets without which kept data is useless are deleted with the cluster only if the data is, as the policy says now.

@@ -43,6 +43,7 @@ pub(super) fn all(
         Some(told(analysis, ConditionType::ResourcesReady, "True", "Ready")),
         blocked(analysis, serving),
         Some(told(analysis, ConditionType::Fenced, "False", "NotFenced")),
+        backups(subject, analysis),
     ];
     let names = [
         "Available",
@@ -52,8 +53,12 @@ pub(super) fn all(
         "ResourcesReady",
         "WritesBlocked",
         "Fenced",
+        "BackupHealthy",
     ];
     let conditions = said.into_iter().zip(names).filter_map(|(said, type_)| {
+        if type_ == ConditionType::BackupHealthy.as_str() && has_no_backups(subject) {
+            return None;
+        }
         let before = previous.conditions.iter().find(|condition| condition.type_ == type_);
         match said {
             Some(said) => Some(dated(said, subject.generation, before, now)),
@@ -131,6 +136,17 @@ fn blocked(analysis: &Analysis, serving: Serving) -> Option<Said> {
             message: String::new(),
         }),
     }
+}
+
+/// What is said of backups; nothing while the spec cannot be read.
+fn backups(subject: &Subject<'_>, analysis: &Analysis) -> Option<Said> {
+    let told = || told(analysis, ConditionType::BackupHealthy, "True", "Healthy");
+    subject.spec.is_ok().then(told)
+}
+
+/// It declares none: then there is no condition about them either.
+fn has_no_backups(subject: &Subject<'_>) -> bool {
+    subject.spec.is_ok_and(|spec| spec.backup.is_none())
 }
 
 /// A condition that is `good` unless a problem is told in it.

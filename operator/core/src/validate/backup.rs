@@ -1,19 +1,85 @@
 //! `spec.backup` and `spec.bootstrap.recovery`: what CEL cannot say of schedules, ages and targets.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
+use mainstay_api::backup::BackupMethod;
 use mainstay_api::backup_settings::{BackupSchedule, BackupSettings, Retention};
 use mainstay_api::recovery::Recovery;
+use mainstay_api::store::{SecretEntry, Store};
+use serde::Serialize;
 
-use super::SpecProblem;
+use super::{SpecProblem, Volume};
 use crate::backup::plan::{ScheduleSettings, Settings};
 use crate::backup::restore::Target;
 use crate::backup::retention::{Policies, Policy};
 use crate::backup::schedule::{Schedule, ScheduleError, Switches};
 
-/// The schedules and how long backups are kept; store, encryption and volume go as they are into what is built.
-pub(super) fn settings(backup: &BackupSettings, problems: &mut Vec<SpecProblem>) -> Settings {
+/// What is declared of backups and the archive, checked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Backup {
+    /// Schedules, and how long backups are kept.
+    pub settings: Settings,
+    /// Where they go.
+    pub destination: Destination,
+    /// The volume on which a backup is copied and booted.
+    pub volume: Volume,
+    /// Backups are to be tried out by a schedule, which nobody does yet.
+    pub verification: bool,
+}
+
+/// Where backups and the archive go, with which rights and for whom they are encrypted: what Secret `<cluster>-store` is made
+/// from, together with the user's Secrets that it names.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Destination {
+    /// The store.
+    pub store: Store,
+    /// Entry with the age key for which everything is encrypted.
+    pub key: Option<SecretEntry>,
+    /// The primary archives its binlogs.
+    pub archive: bool,
+}
+
+impl Destination {
+    /// What a spec says of it.
+    #[must_use]
+    pub fn of(wish: &BackupSettings) -> Self {
+        Self {
+            store: wish.store.clone(),
+            key: wish.encryption.as_ref().map(|encryption| encryption.key_secret.clone()),
+            archive: wish.archive.as_ref().and_then(|archive| archive.enabled).unwrap_or(true),
+        }
+    }
+
+    /// Names of the user's Secrets that it is made from.
+    #[must_use]
+    pub fn secrets(&self) -> BTreeSet<String> {
+        let credentials = self.store.credentials_secret.iter().map(|secret| &secret.name);
+        let entries = self.store.ca_secret.iter().chain(&self.key).map(|entry| &entry.name);
+        credentials.chain(entries).cloned().collect()
+    }
+}
+
+impl Backup {
+    pub(super) fn new(wish: &BackupSettings, instances: &Volume, problems: &mut Vec<SpecProblem>) -> Self {
+        let volume = wish.volume.clone().unwrap_or_default();
+        let size = volume.size.as_ref();
+        let bytes = size.map(|size| super::volume(size, "spec.backup.volume.size", problems));
+        Self {
+            settings: settings(wish, problems),
+            destination: Destination::of(wish),
+            volume: Volume {
+                size: volume.size.unwrap_or_else(|| instances.size.clone()),
+                bytes: bytes.unwrap_or(instances.bytes),
+                storage_class: volume.storage_class_name.or_else(|| instances.storage_class.clone()),
+            },
+            verification: wish.verification.is_some(),
+        }
+    }
+}
+
+/// The schedules and how long backups are kept.
+fn settings(backup: &BackupSettings, problems: &mut Vec<SpecProblem>) -> Settings {
     let mut schedules = BTreeMap::new();
     let mut policies = Policies {
         fallback: policy(backup.retention.as_ref(), "spec.backup.retention", problems).unwrap_or_default(),
@@ -27,6 +93,12 @@ pub(super) fn settings(backup: &BackupSettings, problems: &mut Vec<SpecProblem>)
         }
         if let Some(policy) = policy(wish.retention.as_ref(), &format!("{field}.retention"), problems) {
             policies.schedules.insert(wish.name.clone(), policy);
+        }
+        if wish.method == Some(BackupMethod::Logical) {
+            problems.push(SpecProblem::new(
+                format!("{field}.method"),
+                "this version makes no logical backups; use physical, which is the default",
+            ));
         }
         if let Some(schedule) = read(&wish.schedule, wish.time_zone.as_deref(), &field, problems) {
             schedules.insert(wish.name.clone(), with_switches(wish, schedule));

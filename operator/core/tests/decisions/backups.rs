@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 use mainstay_api::backup::{BackupMethod, BackupPhase, BackupStep};
 use mainstay_api::{MySQLBackupSpec, MySQLBackupStatus};
-use mainstay_core::analyse::{ProblemCode, analyse};
+use mainstay_core::action::Action;
+use mainstay_core::analyse::{ConditionType, ProblemCode, analyse};
 use mainstay_core::backup::plan::{
     BackupAction, BackupPlan, BackupSeen, ClaimSeen, JobSeen, JobState, Listing, Progress, ScheduleSettings, Seen,
     Settings, StoredBackup, plan,
@@ -14,7 +15,7 @@ use mainstay_core::backup::retention::{Folder, Policies, Policy, SegmentUse, Sta
 use mainstay_core::backup::schedule::{Runs, Schedule, Switches};
 use mainstay_core::backup::summary::{ArchivePoint, runs, summary};
 use mainstay_core::names;
-use mainstay_core::observed::Mysqld;
+use mainstay_core::observed::{Mysqld, Observed, StoreSecret};
 use mainstay_core::rules::Phase;
 use mainstay_core::subject::Subject;
 use mainstay_core::validate::ValidatedCluster;
@@ -617,10 +618,58 @@ fn an_idle_cluster_is_not_written_to() {
     assert_eq!(gone, first);
 }
 
-/// Nobody may believe that there are backups.
+fn problems(backup: serde_json::Value, change: impl Fn(&mut Observed)) -> Vec<(ProblemCode, String)> {
+    let cluster = serde_json::from_value(serde_json::json!({
+        "apiVersion": "mysql.mainstay.dev/v1",
+        "kind": "MySQLCluster",
+        "metadata": {"name": "shop", "namespace": "prod", "uid": "uid-shop", "generation": 1},
+        "spec": {"replicas": 3, "image": "mysql:9.7.4", "storage": {"size": "1Gi"}, "backup": backup}
+    }));
+    let spec = ValidatedCluster::new(&cluster.unwrap()).unwrap();
+    let subject = Subject {
+        spec: Ok(&spec),
+        ..subject()
+    };
+    let mut observed = healthy(3).observation();
+    change(&mut observed);
+    let analysis = analyse(&subject, &observed, now());
+    let found = analysis.problems.iter().map(|problem| (problem.code, problem.text()));
+    found.collect()
+}
+
+/// Nobody may believe that backups are tried out.
 #[test]
-fn a_declared_backup_that_nobody_makes_is_a_problem() {
-    let problem = |backup: serde_json::Value| {
+fn what_is_declared_and_not_done_is_a_problem() {
+    let mut backup = serde_json::json!({"store": {"bucket": "b", "credentialsSecret": {"name": "s"}}});
+    assert_eq!(problems(serde_json::Value::Null, |_| ()), []);
+    assert_eq!(problems(backup.clone(), |_| ()), []);
+    backup["verification"] = serde_json::json!({"schedule": "@weekly"});
+    let found = problems(backup, |_| ());
+    assert!(
+        matches!(found.as_slice(), [(ProblemCode::BackupsNotVerified, _)]),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn a_store_that_cannot_be_used_is_told_with_its_field() {
+    let backup = serde_json::json!({"store": {"bucket": "b", "credentialsSecret": {"name": "s"}}});
+    let found = problems(backup, |observed| {
+        observed.secrets.store = StoreSecret::Refused {
+            field: "spec.backup.store.credentialsSecret".to_owned(),
+            message: "there is no Secret s".to_owned(),
+        };
+    });
+    let sentence = "spec.backup.store.credentialsSecret: there is no Secret s".to_owned();
+    assert_eq!(found, [(ProblemCode::StoreRefused, sentence)]);
+    assert_eq!(ProblemCode::StoreRefused.kind().condition, ConditionType::BackupHealthy);
+}
+
+/// Written when it is not what is declared, emptied when nothing is declared any more, and not fought over.
+#[test]
+fn the_access_to_the_store_is_written_when_it_is_outdated() {
+    let store = serde_json::json!({"store": {"bucket": "b", "credentialsSecret": {"name": "s"}}, "archive": {"enabled": false}});
+    let planned = |backup: serde_json::Value, state: StoreSecret| {
         let cluster = serde_json::from_value(serde_json::json!({
             "apiVersion": "mysql.mainstay.dev/v1",
             "kind": "MySQLCluster",
@@ -632,10 +681,28 @@ fn a_declared_backup_that_nobody_makes_is_a_problem() {
             spec: Ok(&spec),
             ..subject()
         };
-        let analysis = analyse(&subject, &healthy(3).observation(), now());
-        analysis.of(ProblemCode::BackupsNotMade).count()
+        let mut observed = healthy(3).observation();
+        observed.secrets.store = state;
+        let analysis = analyse(&subject, &observed, now());
+        let plan = mainstay_core::plan::plan(&subject, &observed, &analysis, now());
+        let written = plan.actions.into_iter().filter_map(|action| match action {
+            Action::WriteStoreAccess { destination } => Some(destination),
+            _ => None,
+        });
+        written.collect::<Vec<_>>()
     };
-    assert_eq!(problem(serde_json::Value::Null), 0);
-    let store = serde_json::json!({"store": {"bucket": "b", "credentialsSecret": {"name": "s"}}});
-    assert_eq!(problem(store), 1);
+    let refused = StoreSecret::Refused {
+        field: String::new(),
+        message: String::new(),
+    };
+    for state in [StoreSecret::Current, StoreSecret::Unknown, refused] {
+        assert_eq!(planned(store.clone(), state), []);
+    }
+    let written = planned(store, StoreSecret::Outdated);
+    let [Some(destination)] = written.as_slice() else {
+        panic!("{written:?}")
+    };
+    assert_eq!(destination.store.bucket, "b");
+    assert!(!destination.archive);
+    assert_eq!(planned(serde_json::Value::Null, StoreSecret::Outdated), [None]);
 }

@@ -14,6 +14,7 @@ mod nodes;
 pub mod process;
 mod replication;
 mod statefulset;
+pub mod stores;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -33,6 +34,7 @@ pub use link::SimDialler;
 use network::Network;
 pub use nodes::Node;
 use process::Process;
+use stores::SimStores;
 
 /// The world. Clones are the same one.
 #[derive(Clone, Debug)]
@@ -40,6 +42,7 @@ pub struct World {
     inner: Arc<Mutex<Inner>>,
     changed: Arc<watch::Sender<u64>>,
     server: Server,
+    stores: SimStores,
 }
 
 /// What the lock guards.
@@ -95,18 +98,20 @@ impl World {
             kubelets_due: None,
             streams: 0,
         };
-        let world = Self::over(inner, server);
+        let stores = SimStores::new(server.clock());
+        let world = Self::over(inner, server, stores);
         for node in nodes {
             world.with(|w| w.add_node(node));
         }
         world
     }
 
-    fn over(inner: Inner, server: Server) -> Self {
+    fn over(inner: Inner, server: Server, stores: SimStores) -> Self {
         Self {
             inner: Arc::new(Mutex::new(inner)),
             changed: Arc::new(watch::Sender::new(0)),
             server,
+            stores,
         }
     }
 
@@ -119,7 +124,7 @@ impl World {
             streams: 0,
             ..w.clone()
         });
-        Self::over(inner, server)
+        Self::over(inner, server, self.stores.copy())
     }
 
     /// Runs `f` under the lock, then wakes whoever waits for a change.
@@ -184,6 +189,12 @@ impl World {
                 }
             }
         })
+    }
+
+    /// The object store.
+    #[must_use]
+    pub fn stores(&self) -> SimStores {
+        self.stores.clone()
     }
 
     /// The API server.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use mainstay_api::MySQLClusterStatus;
 use mainstay_core::action::{Action, Desired};
-use mainstay_core::observed::{CertificateView, ObjectKey, ObjectKind, ObjectView, SecretsView};
+use mainstay_core::observed::{CertificateView, ObjectKey, ObjectKind, ObjectView, SecretsView, StoreSecret};
 use serde_json::Value;
 
 #[derive(Clone, Debug, Default)]
@@ -76,6 +76,10 @@ impl Kubernetes {
             Action::WriteClientCa => {
                 self.writes += 1;
                 self.secrets.client_ca_current = true;
+            }
+            Action::WriteStoreAccess { .. } => {
+                self.writes += 1;
+                self.secrets.store = StoreSecret::Current;
             }
             Action::DeleteObject { key, .. } => {
                 self.writes += 1;
