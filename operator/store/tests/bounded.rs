@@ -11,7 +11,7 @@
 #[expect(dead_code, reason = "it uses a part of it")]
 mod support;
 
-use mainstay_store::archive::{PrivateKey, Sealing, load_directory, store_directory};
+use mainstay_store::archive::{Meter, PrivateKey, Sealing, load_directory, store_directory};
 use mainstay_store::backup::Key;
 use mainstay_store::backup::{BackupId, ClusterIdentity};
 use mainstay_store::{Existing, Span, Store, StreamOptions};
@@ -101,7 +101,8 @@ async fn an_encrypted_directory_of_300_mib_needs_64_mib() {
     let cluster = ClusterIdentity::new("prod", "shop", "u1").unwrap();
     let id = BackupId::parse("nightly-1").unwrap();
     let object = cluster.backup_data(&id, true);
-    let packing = store_directory(&store, &object, root.path(), &|_| false, &sealing);
+    let meter = Meter::default();
+    let packing = store_directory(&store, &object, root.path(), &|_| false, &sealing, &meter);
     let packed = peak("store a directory", packing).await.unwrap();
     assert_eq!(packed.content.bytes, SIZE);
 

@@ -19,7 +19,7 @@ pub use error::ArchiveError;
 pub use key::{PrivateKey, Recipient};
 pub use seal::{Sealer, Sealing, open, open_bytes, seal_bytes};
 pub use tally::Tally;
-pub use tree::{Content, pack, unpack};
+pub use tree::{Content, Meter, content_size, pack, unpack};
 
 use crate::pipe::pipe;
 use crate::port::{Existing, Span, Store, StreamOptions};
@@ -34,13 +34,14 @@ pub struct Packed {
 }
 
 /// Stores a directory under a new key. Paths, relative to the directory, for which `skip` is true are left out, with all
-/// that is in them. Nothing is stored on an error.
+/// that is in them. Nothing is stored on an error. The meter shows how far it is.
 pub async fn store_directory(
     store: &dyn Store,
     key: &Key,
     directory: &Path,
     skip: &(dyn Fn(&Path) -> bool + Send + Sync),
     sealing: &Sealing,
+    meter: &Meter,
 ) -> Result<Packed, ArchiveError> {
     let expected = tree::size(directory, skip).await?;
     let (writer, reader) = pipe();
@@ -49,7 +50,7 @@ pub async fn store_directory(
         expected: Some(expected),
     };
     let (packed, stored) = tokio::join!(
-        pack(directory, skip, writer, sealing),
+        pack(directory, skip, writer, sealing, meter),
         store.put_stream(key, Box::pin(reader), options)
     );
     let (content, tally) = match (packed, stored) {

@@ -2,10 +2,14 @@
 
 use std::io;
 use std::path::{Component, Path, PathBuf};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
 
 use futures::StreamExt as _;
 use tokio::fs;
-use tokio::io::{AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, BufReader, BufWriter};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, BufReader, BufWriter, ReadBuf};
 use tokio_tar::{Archive, Builder, Entry, EntryType, Header};
 
 use super::error::ArchiveError;
@@ -34,6 +38,11 @@ struct Node {
     path: PathBuf,
     directory: bool,
     size: u64,
+}
+
+/// Bytes of the files of a directory, without what is left out.
+pub async fn content_size(root: &Path, skip: &(dyn Fn(&Path) -> bool + Send + Sync)) -> Result<u64, ArchiveError> {
+    Ok(walk(root, skip).await?.iter().map(|node| node.size).sum())
 }
 
 /// Bytes of the files that an archive would hold, with room for its headers.
@@ -78,6 +87,35 @@ async fn walk(root: &Path, skip: &(dyn Fn(&Path) -> bool + Send + Sync)) -> Resu
     Ok(nodes)
 }
 
+/// Counts what is read of a directory while it is packed: how far that is.
+#[derive(Clone, Debug, Default)]
+pub struct Meter(Arc<AtomicU64>);
+
+impl Meter {
+    /// Bytes of files that were read so far.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// A file whose bytes are counted.
+struct Metered<'a> {
+    file: BufReader<fs::File>,
+    meter: &'a Meter,
+}
+
+impl AsyncRead for Metered<'_> {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let before = buffer.filled().len();
+        let polled = Pin::new(&mut this.file).poll_read(cx, buffer);
+        let read = buffer.filled().len() - before;
+        this.meter.0.fetch_add(read as u64, Ordering::Relaxed);
+        polled
+    }
+}
+
 /// Writes a directory as a sealed archive. Paths, relative to the directory, for which `skip` is true are left out, with
 /// all that is in them.
 pub async fn pack(
@@ -85,12 +123,13 @@ pub async fn pack(
     skip: &(dyn Fn(&Path) -> bool + Send + Sync),
     sink: impl AsyncWrite + Send + Unpin + 'static,
     sealing: &Sealing,
+    meter: &Meter,
 ) -> Result<(Content, Tally), ArchiveError> {
     let nodes = walk(root, skip).await?;
     let mut content = Content::default();
     let mut builder = Builder::new_non_terminated(Sealer::new(sink, sealing).await?);
     for node in &nodes {
-        append(&mut builder, root, node).await?;
+        append(&mut builder, root, node, meter).await?;
         if !node.directory {
             content.files += 1;
             content.bytes += node.size;
@@ -102,7 +141,7 @@ pub async fn pack(
     Ok((content, sealer.finish().await?))
 }
 
-async fn append(builder: &mut Builder<Sealer>, root: &Path, node: &Node) -> Result<(), ArchiveError> {
+async fn append(builder: &mut Builder<Sealer>, root: &Path, node: &Node, meter: &Meter) -> Result<(), ArchiveError> {
     let path = root.join(&node.path);
     let mut header = Header::new_gnu();
     header.set_size(node.size);
@@ -120,7 +159,8 @@ async fn append(builder: &mut Builder<Sealer>, root: &Path, node: &Node) -> Resu
         source,
     };
     let file = fs::File::open(&path).await.map_err(source)?;
-    let mut reader = BufReader::with_capacity(BUFFER, file).take(node.size);
+    let file = BufReader::with_capacity(BUFFER, file);
+    let mut reader = Metered { file, meter }.take(node.size);
     let appended = builder.append_data(&mut header, &node.path, &mut reader).await;
     if let Err(error) = appended {
         return Err(ArchiveError::writing(error));

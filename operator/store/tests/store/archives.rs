@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use mainstay_store::archive::{
-    ArchiveError, PrivateKey, Sealer, Sealing, Tally, load_directory, open, open_bytes, pack, seal_bytes,
-    store_directory, unpack,
+    ArchiveError, Meter, PrivateKey, Sealer, Sealing, Tally, content_size, load_directory, open, open_bytes, pack,
+    seal_bytes, store_directory, unpack,
 };
 use mainstay_store::backup::manifest::StoredFile;
 use mainstay_store::backup::{BackupId, ClusterIdentity, Key};
@@ -83,10 +83,16 @@ fn for_key(key: &PrivateKey) -> Sealing {
 async fn round_trip(store: &dyn Store, sealing: &Sealing, key: Option<&PrivateKey>) {
     let root = tree();
     let object = data(key.is_some());
-    let packed = store_directory(store, &object, root.path(), &auto_cnf, sealing)
+    let meter = Meter::default();
+    let packed = store_directory(store, &object, root.path(), &auto_cnf, sealing, &meter)
         .await
         .unwrap();
     assert_eq!(packed.content.files, 6);
+    assert_eq!(meter.bytes(), packed.content.bytes);
+    assert_eq!(
+        content_size(root.path(), &auto_cnf).await.unwrap(),
+        packed.content.bytes
+    );
     assert_eq!(store.head(&object).await.unwrap().size, packed.file.size);
 
     let target = TempDir::new().unwrap();
@@ -102,7 +108,7 @@ async fn round_trip(store: &dyn Store, sealing: &Sealing, key: Option<&PrivateKe
         .await
         .unwrap_err();
     assert!(matches!(again, ArchiveError::NotEmpty { .. }), "{again}");
-    let twice = store_directory(store, &object, root.path(), &auto_cnf, sealing)
+    let twice = store_directory(store, &object, root.path(), &auto_cnf, sealing, &Meter::default())
         .await
         .unwrap_err();
     assert!(
@@ -132,9 +138,16 @@ async fn a_bit_that_flips_in_the_store_is_noticed() {
     let gateway = Gateway::start().await;
     let store = gateway.store().await;
     let root = tree();
-    let packed = store_directory(&store, &data(false), root.path(), &auto_cnf, &Sealing::default())
-        .await
-        .unwrap();
+    let packed = store_directory(
+        &store,
+        &data(false),
+        root.path(),
+        &auto_cnf,
+        &Sealing::default(),
+        &Meter::default(),
+    )
+    .await
+    .unwrap();
     let file = gateway.file(data(false).as_str());
     let mut content = std::fs::read(&file).unwrap();
     content[1_000_000] ^= 1;
@@ -157,7 +170,9 @@ async fn a_backup_is_restored_by_hand() {
     let sink = tokio::fs::File::create(files.path().join("data.tar.zst.age"))
         .await
         .unwrap();
-    let (_, tally) = pack(root.path(), &|_| false, sink, &for_key(&key)).await.unwrap();
+    let (_, tally) = pack(root.path(), &|_| false, sink, &for_key(&key), &Meter::default())
+        .await
+        .unwrap();
     std::fs::write(
         files.path().join("key.txt"),
         secrecy::ExposeSecret::expose_secret(&key.to_text()),
@@ -233,7 +248,15 @@ async fn a_store_that_fails_is_named_and_nothing_is_stored() {
             nth: 1,
             failure,
         });
-        let error = store_directory(&store, &data(false), root.path(), &auto_cnf, &Sealing::default()).await;
+        let error = store_directory(
+            &store,
+            &data(false),
+            root.path(),
+            &auto_cnf,
+            &Sealing::default(),
+            &Meter::default(),
+        )
+        .await;
         assert!(matches!(error, Err(ArchiveError::Store(_))), "{error:?}");
         assert!(store.head(&data(false)).await.is_err());
     }
@@ -244,9 +267,16 @@ async fn what_cannot_be_archived_is_named_and_nothing_is_stored() {
     let root = tree();
     std::os::unix::fs::symlink("/elsewhere", root.path().join("shop/link.ibd")).unwrap();
     let store = Memory::new();
-    let error = store_directory(&store, &data(false), root.path(), &auto_cnf, &Sealing::default())
-        .await
-        .unwrap_err();
+    let error = store_directory(
+        &store,
+        &data(false),
+        root.path(),
+        &auto_cnf,
+        &Sealing::default(),
+        &Meter::default(),
+    )
+    .await
+    .unwrap_err();
     assert!(matches!(error, ArchiveError::Unsupported { .. }), "{error}");
     assert!(store.head(&data(false)).await.is_err());
 }
@@ -255,9 +285,16 @@ async fn what_cannot_be_archived_is_named_and_nothing_is_stored() {
 async fn a_stream_that_breaks_is_not_a_restore() {
     let root = tree();
     let store = Memory::new();
-    let packed = store_directory(&store, &data(false), root.path(), &auto_cnf, &Sealing::default())
-        .await
-        .unwrap();
+    let packed = store_directory(
+        &store,
+        &data(false),
+        root.path(),
+        &auto_cnf,
+        &Sealing::default(),
+        &Meter::default(),
+    )
+    .await
+    .unwrap();
     let folder = cluster().backup(&id());
     for failure in [
         Failure::Cut(2_000_000),
