@@ -51,7 +51,7 @@ these rules. `delete` never stands without a uid as precondition in the code.
   resources: [mysqlbackups]
   verbs: [get, list, watch, create, delete]
 - apiGroups: [mysql.mainstay.dev]
-  resources: [mysqlbackups/status, mysqlbackups/finalizers]
+  resources: [mysqlbackups/status]
   verbs: [update]
 - apiGroups: [apps]
   resources: [statefulsets]
@@ -73,6 +73,10 @@ these rules. `delete` never stands without a uid as precondition in the code.
 - apiGroups: [policy]
   resources: [poddisruptionbudgets]
   verbs: [get, list, watch, create, patch, delete]
+# The Job of a backup is created and deleted, and never changed. Its pod and its claim are Kubernetes' own work.
+- apiGroups: [batch]
+  resources: [jobs]
+  verbs: [get, list, watch, create, delete]
 # Pods are made by the StatefulSet; the operator deletes outdated ones, one at a time, and labels them with their role.
 # Claims are only looked at.
 - apiGroups: [""]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::backups::{Followers, Shelves};
 use crate::events::Events;
 use crate::memory::Memories;
 use crate::metrics::Metrics;
@@ -23,6 +24,8 @@ pub(crate) struct Context {
     pub(crate) world: World,
     pub(crate) user_secrets: UserSecrets,
     pub(crate) stores: Arc<dyn Stores>,
+    pub(crate) shelves: Shelves,
+    pub(crate) followers: Followers,
     pub(crate) pool: Pool,
     pub(crate) identity: Identity,
     pub(crate) platform: Platform,

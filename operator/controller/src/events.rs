@@ -5,9 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ObjectReference;
-use kube::Resource as _;
+use kube::Resource;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
-use mainstay_api::MySQLCluster;
 use tokio::time::Instant;
 
 use crate::requests::{FIELD_MANAGER, Requests};
@@ -66,8 +65,8 @@ impl Events {
         }
     }
 
-    /// Writes a line about a cluster, unless it was written a short time ago. Never makes a pass wait.
-    pub(crate) fn publish(&self, about: &MySQLCluster, line: Line) {
+    /// Writes a line about an object, unless it was written a short time ago. Never makes a pass wait.
+    pub(crate) fn publish<K: Resource<DynamicType = ()>>(&self, about: &K, line: Line) {
         let reference = about.object_ref(&());
         if !self.is_new(&reference, &line) {
             return;

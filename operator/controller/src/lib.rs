@@ -2,6 +2,7 @@
 //!
 //! What is done is decided by `mainstay-core`; this crate sees, carries out and reports.
 
+mod backups;
 mod ca_secret;
 mod class;
 mod client;
@@ -37,6 +38,7 @@ mod user_secrets;
 mod views;
 mod watch;
 
+pub use backups::{HttpPages, Pages};
 pub use client::{ClientError, Clients, connect};
 pub use health::HealthError;
 pub use index::ClusterName;

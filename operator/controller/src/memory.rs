@@ -35,6 +35,8 @@ pub(crate) struct Memories {
 #[derive(Debug, Default)]
 struct Memory {
     foreign: BTreeMap<ObjectKey, (ObjectView, Instant)>,
+    /// Jobs with the names of backups' that somebody else made.
+    foreign_jobs: BTreeMap<String, Instant>,
     fights: BTreeMap<ObjectKey, Fight>,
     refusals: BTreeMap<ObjectKey, Refusal>,
     failures: u32,
@@ -214,6 +216,24 @@ impl Memories {
                 .iter()
                 .map(|(key, (view, seen))| (key.clone(), view.clone(), due(seen)))
                 .collect()
+        })
+    }
+
+    /// Somebody else's Job has the name of a backup's.
+    pub(crate) fn foreign_job(&self, cluster: &ClusterName, name: &str) {
+        self.with(cluster, |memory| {
+            memory.foreign_jobs.insert(name.to_owned(), Instant::now())
+        });
+    }
+
+    /// Such Jobs, as long as they were seen a short time ago: then it is tried again.
+    pub(crate) fn foreign_jobs(&self, cluster: &ClusterName) -> Vec<String> {
+        self.with(cluster, |memory| {
+            let now = Instant::now();
+            memory
+                .foreign_jobs
+                .retain(|_, seen| now.duration_since(*seen) < FOREIGN_MEMORY);
+            memory.foreign_jobs.keys().cloned().collect()
         })
     }
 

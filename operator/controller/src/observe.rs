@@ -14,6 +14,7 @@ use mainstay_core::rules::InstanceName;
 use mainstay_core::status;
 use mainstay_core::validate::Destination;
 
+use crate::backups;
 use crate::context::Context;
 use crate::index::ClusterName;
 use crate::kinds;
@@ -53,6 +54,7 @@ pub(crate) fn observe(context: &Context, cluster: &ClusterName, object: &MySQLCl
         request: object.annotations().get(REQUEST_ANNOTATION).cloned(),
         told: status::told(object.status.as_ref()),
         progress: context.memories.progress(cluster),
+        backups: backups::see(context, cluster, object, &uid),
     }
 }
 
@@ -180,7 +182,11 @@ fn store_secret(context: &Context, cluster: &ClusterName, object: &MySQLCluster,
         context.user_secrets.forget(cluster);
         let name = Names::new(&cluster.namespace, &cluster.name).store_secret();
         let left = secrets.get(&name).is_some_and(|secret| !secret.keys.is_empty());
-        return if left { StoreSecret::Outdated } else { StoreSecret::Current };
+        return if left {
+            StoreSecret::Outdated
+        } else {
+            StoreSecret::Current
+        };
     };
     let stamp = store_stamp(context, cluster, &Destination::of(backup));
     if stamp.users.values().any(|version| *version == Version::Unknown) {

@@ -10,6 +10,7 @@ use kube::runtime::controller::{Config as QueueConfig, Error as QueueError};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
+use crate::backups::{Followers, HttpPages, Pages, Shelves};
 use crate::client::{self, ClientError, Clients};
 use crate::clusters;
 use crate::context::{Context, Leadership};
@@ -69,6 +70,8 @@ pub struct Parts {
     pub metrics: Arc<Metrics>,
     /// Opens object stores.
     pub stores: Arc<dyn Stores>,
+    /// Reads how far backups are.
+    pub pages: Arc<dyn Pages>,
 }
 
 /// Runs the operator until `stop` is cancelled.
@@ -79,6 +82,7 @@ pub async fn run(settings: Settings, stop: CancellationToken) -> Result<(), RunE
         platform: Platform::real(),
         metrics: Arc::new(Metrics::new().map_err(RunError::Metrics)?),
         stores: Arc::new(S3Stores),
+        pages: Arc::new(HttpPages),
     };
     run_with(settings, parts, stop).await
 }
@@ -128,7 +132,10 @@ impl Process {
             triggers.clone(),
             Arc::clone(&parts.metrics),
         );
+        let shelves = Shelves::default();
+        let followers = Followers::new(parts.pages, Arc::clone(&parts.platform.clock), triggers.clone());
         let (forget, named) = (Arc::clone(&memories), user_secrets.clone());
+        let (stored, followed) = (shelves.clone(), followers.clone());
         let listeners = Listeners {
             triggers: triggers.clone(),
             pool: pool.clone(),
@@ -136,6 +143,8 @@ impl Process {
             died: Arc::new(move |cluster| {
                 forget.forget(cluster);
                 named.forget(cluster);
+                stored.forget(cluster);
+                followed.forget(cluster);
             }),
         };
         let watches = watch::start(&parts.clients.watches, &settings.namespaces, &listeners);
@@ -144,6 +153,8 @@ impl Process {
             world: watches.world.clone(),
             user_secrets,
             stores: parts.stores,
+            shelves,
+            followers,
             pool,
             identity,
             platform: parts.platform,
@@ -204,7 +215,7 @@ impl Process {
     async fn work(&self, stop: &CancellationToken) {
         let context = &self.context;
         context.leadership.begin();
-        let _end = EndOnDrop(&context.leadership);
+        let _end = EndOnDrop(context);
         // Whatever was missed while another process led is looked at now.
         for cluster in context.world.clusters.names() {
             context.triggers.poke(&cluster);
@@ -239,11 +250,13 @@ impl Process {
 }
 
 /// Ends what outlives a pass when the leadership ends, however it does.
-struct EndOnDrop<'a>(&'a Leadership);
+struct EndOnDrop<'a>(&'a Context);
 
 impl Drop for EndOnDrop<'_> {
     fn drop(&mut self) {
-        self.0.end();
+        self.0.leadership.end();
+        self.0.followers.end();
+        self.0.shelves.end();
     }
 }
 

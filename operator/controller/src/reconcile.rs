@@ -9,6 +9,8 @@ use kube::runtime::controller::Action as Requeue;
 use mainstay_api::status::Role;
 use mainstay_api::{MySQLCluster, MySQLClusterStatus};
 use mainstay_core::analyse::analyse;
+use mainstay_core::backup;
+use mainstay_core::backup::plan::{BackupPlan, Declared};
 use mainstay_core::observed::Observed;
 use mainstay_core::plan::plan;
 use mainstay_core::progress::Stage;
@@ -116,16 +118,21 @@ async fn pass(context: &Context, cluster: &ClusterName, object: &Guarded) -> Res
     };
     let analysis = analyse(&subject, &observed, now);
     let plan = plan(&subject, &observed, &analysis, now);
+    let backups = plan_backups(&subject, &observed, now);
     trace::pass(cluster, &observed, &plan);
     enter(context, cluster, &mut observed, plan.stage, now);
 
     let mut executor = Executor::new(context, cluster, object, &observed);
-    let execution = executor.execute(plan.actions.clone()).await?;
+    let mut execution = executor.execute(plan.actions.clone()).await?;
     if execution.terminating {
         tracing::info!(%cluster, "its namespace is being deleted: nothing is done any more");
         context.memories.end(cluster, &uid);
         return Ok(Passed::nothing());
     }
+    // After the plan of the cluster: whatever is in its way, writes come first.
+    execution
+        .failures
+        .extend(executor.execute_backups(subject.spec.ok(), backups.actions).await);
     let object = executor.into_object();
     remember(&mut observed, &execution);
     let done = plan.stage.and_then(Stage::after_actions);
@@ -143,9 +150,15 @@ async fn pass(context: &Context, cluster: &ClusterName, object: &Guarded) -> Res
         .pool
         .attend(cluster, !(plan.actions.is_empty() && plan.waiting.is_empty()));
     Ok(Passed {
-        look_again: plan.look_again,
+        look_again: [plan.look_again, backups.look_again].into_iter().flatten().min(),
         failures: execution.failures,
     })
+}
+
+/// What is done about backups, from the same observation.
+fn plan_backups(subject: &Subject<'_>, observed: &Observed, now: Timestamp) -> BackupPlan {
+    let declared = Declared::of(subject, observed);
+    backup::plan::plan(subject, observed, &declared, &observed.backups, now)
 }
 
 impl Passed {

@@ -149,17 +149,17 @@ impl Reader<'_> {
 fn value(secret: &Secret, name: &str, key: &str, field: &str) -> Result<SecretString, AccessError> {
     let found = secret_data::secret(secret, key);
     let value = found.map(|value| SecretString::from(value.expose_secret().trim().to_owned()));
-    value
-        .filter(|value| !value.expose_secret().is_empty())
-        .ok_or_else(|| {
-            let message = format!("Secret {name} has no entry {key}, or it is empty or no text; add it, or name another entry");
-            refused(field, message)
-        })
+    value.filter(|value| !value.expose_secret().is_empty()).ok_or_else(|| {
+        let message =
+            format!("Secret {name} has no entry {key}, or it is empty or no text; add it, or name another entry");
+        refused(field, message)
+    })
 }
 
 fn unusable(entry: &SecretEntry, field: &str, why: &str) -> AccessError {
     let SecretEntry { name, key } = entry;
-    let message = format!("the entry {key} of Secret {name} cannot be used: {why}; write a key as age-keygen prints it");
+    let message =
+        format!("the entry {key} of Secret {name} cannot be used: {why}; write a key as age-keygen prints it");
     refused(field, message)
 }
 
@@ -224,7 +224,10 @@ mod tests {
     async fn of_a_private_key_the_public_half_is_passed_on() {
         let key = PrivateKey::generate();
         let public = key.recipient().key_id();
-        let file = format!("# created: 2026\n# public key: {public}\n{}\n", key.to_text().expose_secret());
+        let file = format!(
+            "# created: 2026\n# public key: {public}\n{}\n",
+            key.to_text().expose_secret()
+        );
         for text in [file, format!("{public}\n")] {
             let backup = json!({"store": store(), "encryption": {"keySecret": {"name": "keys", "key": "k1"}}});
             let secrets = json!({"shop-s3": keys(), "keys": {"k1": text}});
@@ -261,7 +264,11 @@ mod tests {
                 panic!("not refused");
             };
             assert_eq!(refusal.field, "spec.backup.encryption.keySecret");
-            assert!(!refusal.message.to_lowercase().contains("hidden"), "{}", refusal.message);
+            assert!(
+                !refusal.message.to_lowercase().contains("hidden"),
+                "{}",
+                refusal.message
+            );
         }
     }
 }

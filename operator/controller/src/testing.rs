@@ -105,6 +105,12 @@ pub(crate) fn context(fake: &Fake) -> crate::context::Context {
             Arc::new(Metrics::new().unwrap()),
         ),
         stores: Arc::new(crate::stores::S3Stores),
+        shelves: crate::backups::Shelves::default(),
+        followers: crate::backups::Followers::new(
+            Arc::new(crate::backups::HttpPages),
+            Arc::clone(&platform.clock),
+            triggers.clone(),
+        ),
         pool: Pool::new(dialler, Arc::clone(&platform.clock), triggers.clone()),
         events: crate::events::Events::new(&requests, "test".to_owned()),
         metrics: Arc::new(Metrics::new().unwrap()),

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, PartialObjectMeta};
-use kube::runtime::watcher::{Config, Event, metadata_watcher};
+use kube::runtime::watcher::{Config, Event, watcher};
 use kube::{Client, ResourceExt as _};
 use tokio_util::task::AbortOnDropHandle;
 
@@ -94,10 +94,10 @@ impl UserSecrets {
     }
 
     fn watch(&self, namespace: &str, name: &str) -> Watched {
-        let api: Api<Secret> = Api::namespaced(self.inner.client.clone(), namespace);
+        let api: Api<PartialObjectMeta<Secret>> = Api::namespaced(self.inner.client.clone(), namespace);
         let config = Config::default().fields(&format!("metadata.name={name}"));
         let events = patient(
-            metadata_watcher(api, config),
+            watcher(api, config),
             "Secret".to_owned(),
             Arc::clone(&self.inner.metrics),
         );

@@ -2,13 +2,19 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::net::IpAddr;
 
 use jiff::Timestamp;
+use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ContainerStatus, Event, PersistentVolumeClaim, Pod, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::DynamicObject;
-use mainstay_core::build::MYSQL_CONTAINER;
-use mainstay_core::names::{ANNOTATION_TEMPLATE, CLAIM_TEMPLATE, LABEL_CLUSTER, LABEL_ROLE};
+use mainstay_api::MySQLBackup;
+use mainstay_core::build::{BACKUP_CONTAINER, MYSQL_CONTAINER};
+use mainstay_core::names::{
+    self, ANNOTATION_BACKUP_UID, ANNOTATION_DONOR, ANNOTATION_TEMPLATE, CLAIM_TEMPLATE, LABEL_BACKUP, LABEL_CLUSTER,
+    LABEL_ROLE,
+};
 use mainstay_core::observed::{ClaimView, PodView, Warning};
 
 use crate::index::{ClusterName, Entry, Version};
@@ -16,6 +22,8 @@ use crate::secret_data::{self, Redacted};
 
 /// Label by which everything of Mainstay is watched.
 pub(crate) const MANAGED: &str = "app.kubernetes.io/managed-by=mainstay";
+/// Labels by which the Jobs and pods of backups are watched.
+pub(crate) const BACKUPS: &str = "app.kubernetes.io/managed-by=mainstay,app.kubernetes.io/component=backup";
 /// Label that nodes, and since Kubernetes 1.35 pods, carry.
 const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
 /// Who writes an `EndpointSlice`.
@@ -206,6 +214,192 @@ pub(crate) fn claim(claim: &PersistentVolumeClaim) -> Option<Entry<ClaimView>> {
     })
 }
 
+/// A `MySQLBackup`, by the cluster that it names.
+pub(crate) fn backup(mut backup: MySQLBackup) -> Option<Entry<MySQLBackup>> {
+    backup.metadata.managed_fields = None;
+    Some(Entry {
+        cluster: ClusterName::new(backup.metadata.namespace.as_deref()?, &backup.spec.cluster),
+        name: backup.metadata.name.clone()?,
+        version: Version::of(&backup.metadata),
+        value: backup,
+    })
+}
+
+/// The Job of a backup, as it is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct JobView {
+    pub(crate) uid: String,
+    /// uid of its cluster.
+    pub(crate) owner: Option<String>,
+    /// uid of its `MySQLBackup`.
+    pub(crate) backup: Option<String>,
+    pub(crate) created_at: Timestamp,
+    /// The instance that it copies.
+    pub(crate) donor: Option<String>,
+    pub(crate) end: JobEnd,
+}
+
+/// What Kubernetes says of a Job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum JobEnd {
+    /// It goes on.
+    Not,
+    Complete,
+    Failed {
+        reason: String,
+        message: String,
+    },
+}
+
+pub(crate) fn job(job: &Job) -> Option<Entry<JobView>> {
+    let cluster = cluster_of(&job.metadata)?;
+    let annotations = job.metadata.annotations.as_ref();
+    let value = JobView {
+        uid: job.metadata.uid.clone()?,
+        owner: owner(&job.metadata).map(str::to_owned),
+        backup: annotations.and_then(|all| all.get(ANNOTATION_BACKUP_UID)).cloned(),
+        created_at: created(&job.metadata),
+        donor: annotations.and_then(|all| all.get(ANNOTATION_DONOR)).cloned(),
+        end: job_end(job),
+    };
+    Some(Entry {
+        cluster,
+        name: job.metadata.name.clone()?,
+        version: Version::of(&job.metadata),
+        value,
+    })
+}
+
+fn job_end(job: &Job) -> JobEnd {
+    let conditions = job.status.as_ref().and_then(|status| status.conditions.as_ref());
+    let mut conditions = conditions.into_iter().flatten().filter(|c| c.status == "True");
+    let ended = conditions.find_map(|condition| match condition.type_.as_str() {
+        "Complete" | "SuccessCriteriaMet" => Some(JobEnd::Complete),
+        "Failed" | "FailureTarget" => Some(JobEnd::Failed {
+            reason: condition.reason.clone().unwrap_or_else(|| "JobFailed".to_owned()),
+            message: condition.message.clone().unwrap_or_default(),
+        }),
+        _ => None,
+    });
+    ended.unwrap_or(JobEnd::Not)
+}
+
+/// The pod of a backup, as it is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct BackupPodView {
+    pub(crate) uid: String,
+    /// Name of its Job.
+    pub(crate) job: String,
+    pub(crate) ip: Option<IpAddr>,
+    pub(crate) created_at: Timestamp,
+    /// Why a container does not run, in the kubelet's or the scheduler's words.
+    pub(crate) trouble: Option<String>,
+    pub(crate) main: Main,
+}
+
+/// The container that makes the backup.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Main {
+    /// It does not run yet.
+    Waiting,
+    Running {
+        since: Timestamp,
+    },
+    Ended {
+        code: i32,
+        /// Its termination message.
+        message: String,
+        at: Timestamp,
+    },
+    /// Its pod ended without it.
+    Never {
+        reason: String,
+        message: String,
+    },
+}
+
+pub(crate) fn backup_pod(pod: &Pod) -> Option<Entry<BackupPodView>> {
+    let cluster = cluster_of(&pod.metadata)?;
+    let backup = pod.metadata.labels.as_ref()?.get(LABEL_BACKUP)?;
+    let status = pod.status.as_ref();
+    let value = BackupPodView {
+        uid: pod.metadata.uid.clone()?,
+        job: names::backup_job(backup),
+        ip: status.and_then(|s| s.pod_ip.as_ref()).and_then(|ip| ip.parse().ok()),
+        created_at: created(&pod.metadata),
+        trouble: trouble(pod),
+        main: main_container(pod),
+    };
+    Some(Entry {
+        cluster,
+        name: pod.metadata.name.clone()?,
+        version: Version::of(&pod.metadata),
+        value,
+    })
+}
+
+fn main_container(pod: &Pod) -> Main {
+    let Some(status) = &pod.status else {
+        return Main::Waiting;
+    };
+    let containers = status.container_statuses.iter().flatten();
+    let state = containers
+        .filter(|container| container.name == BACKUP_CONTAINER)
+        .find_map(|container| container.state.as_ref());
+    if let Some(ended) = state.and_then(|state| state.terminated.as_ref()) {
+        let said = ended.message.clone().filter(|message| !message.trim().is_empty());
+        return Main::Ended {
+            code: ended.exit_code,
+            message: said.or_else(|| ended.reason.clone()).unwrap_or_default(),
+            at: ended
+                .finished_at
+                .as_ref()
+                .map_or_else(|| created(&pod.metadata), |at| at.0),
+        };
+    }
+    if status.phase.as_deref() == Some("Failed") {
+        return Main::Never {
+            reason: status.reason.clone().unwrap_or_else(|| "PodFailed".to_owned()),
+            message: never(pod),
+        };
+    }
+    match state.and_then(|state| state.running.as_ref()) {
+        Some(running) => Main::Running {
+            since: running
+                .started_at
+                .as_ref()
+                .map_or_else(|| created(&pod.metadata), |at| at.0),
+        },
+        None => Main::Waiting,
+    }
+}
+
+/// Why a pod ended before the container of the backup ran: an eviction, or the init container.
+fn never(pod: &Pod) -> String {
+    let status = pod.status.as_ref();
+    let said = status
+        .and_then(|status| status.message.clone())
+        .filter(|m| !m.is_empty());
+    let init = status.and_then(|status| status.init_container_statuses.as_ref());
+    let ended = init.into_iter().flatten().find_map(|container| {
+        let ended = container.state.as_ref()?.terminated.as_ref()?;
+        let message = ended.message.as_deref().or(ended.reason.as_deref()).unwrap_or_default();
+        (ended.exit_code != 0)
+            .then(|| format!("{} ended with exit code {}: {message}", container.name, ended.exit_code))
+    });
+    let why = said
+        .or(ended)
+        .unwrap_or_else(|| "Kubernetes does not say why".to_owned());
+    format!("its pod failed: {why}")
+}
+
+fn created(metadata: &ObjectMeta) -> Timestamp {
+    metadata
+        .creation_timestamp
+        .as_ref()
+        .map_or(Timestamp::UNIX_EPOCH, |at| at.0)
+}
+
 type Quantities = BTreeMap<String, k8s_openapi::apimachinery::pkg::api::resource::Quantity>;
 
 fn storage(quantities: &Quantities) -> Option<u64> {
@@ -359,6 +553,66 @@ mod tests {
             (view.restarts, view.ready, view.ip.as_deref()),
             (3, false, Some("10.0.0.7"))
         );
+    }
+
+    fn backup_pod_with(status: serde_json::Value) -> BackupPodView {
+        let object: Pod = serde_json::from_value(json!({
+            "metadata": {"name": "b-backup-x1", "namespace": "db", "uid": "u", "creationTimestamp": "2026-11-29T12:00:00Z",
+                "labels": {"mysql.mainstay.dev/cluster": "shop", "mysql.mainstay.dev/backup": "b"}},
+            "status": status
+        }))
+        .unwrap();
+        assert!(pod(&object).is_none(), "it is no instance");
+        backup_pod(&object).unwrap().value
+    }
+
+    #[test]
+    fn the_pod_of_a_backup_tells_what_its_main_container_says() {
+        let container = |name: &str, state: serde_json::Value| json!({"name": name, "restartCount": 0, "ready": false, "image": "", "imageID": "", "state": state});
+        let running = backup_pod_with(json!({"phase": "Running", "podIP": "10.0.0.7", "containerStatuses": [
+            container("sidecar", json!({"terminated": {"exitCode": 1}})),
+            container("backup", json!({"running": {"startedAt": "2026-11-29T12:00:05Z"}}))]}));
+        assert!(
+            matches!(running.main, Main::Running { .. }) && running.job == "b-backup",
+            "{running:?}"
+        );
+        let ended = backup_pod_with(json!({"phase": "Failed", "containerStatuses": [
+            container("backup", json!({"terminated": {"exitCode": 1, "reason": "Error", "message": "{}",
+                "finishedAt": "2026-11-29T12:01:00Z"}}))]}));
+        assert!(
+            matches!(&ended.main, Main::Ended { code: 1, message, .. } if message == "{}"),
+            "{ended:?}"
+        );
+        let killed = backup_pod_with(json!({"phase": "Failed", "containerStatuses": [
+            container("backup", json!({"terminated": {"exitCode": 137, "reason": "OOMKilled"}}))]}));
+        assert!(
+            matches!(&killed.main, Main::Ended { message, .. } if message == "OOMKilled"),
+            "{killed:?}"
+        );
+        let evicted =
+            backup_pod_with(json!({"phase": "Failed", "reason": "Evicted", "message": "the node was low on memory"}));
+        assert!(
+            matches!(&evicted.main, Main::Never { message, .. } if message.contains("low on memory")),
+            "{evicted:?}"
+        );
+        assert_eq!(backup_pod_with(json!({"phase": "Pending"})).main, Main::Waiting);
+    }
+
+    #[test]
+    fn a_job_tells_how_it_ended() {
+        let end = |conditions: serde_json::Value| {
+            let object: Job = serde_json::from_value(json!({
+                "metadata": {"name": "b-backup", "namespace": "db", "uid": "u", "labels": labels()},
+                "status": {"conditions": conditions}
+            }))
+            .unwrap();
+            job(&object).unwrap().value.end
+        };
+        assert_eq!(end(json!([{"type": "Suspended", "status": "True"}])), JobEnd::Not);
+        assert_eq!(end(json!([{"type": "Complete", "status": "True"}])), JobEnd::Complete);
+        let failed =
+            end(json!([{"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded", "message": "limit"}]));
+        assert!(matches!(failed, JobEnd::Failed { message, .. } if message == "limit"));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{Stream, StreamExt as _};
+use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Event as KubeEvent, PersistentVolumeClaim, Pod, Secret};
 use kube::api::Api;
 use kube::core::{ApiResource, DeserializeGuard, DynamicObject, TypeMeta};
@@ -15,7 +16,7 @@ use kube::runtime::utils::{Backoff, ResetTimerBackoff};
 use kube::runtime::watcher::{Config, Error, Event, watcher};
 use kube::runtime::{WatchStreamExt as _, watcher::ExponentialBackoff};
 use kube::{Client, Resource};
-use mainstay_api::MySQLCluster;
+use mainstay_api::{MySQLBackup, MySQLCluster};
 use mainstay_core::names::Names;
 use mainstay_core::observed::{ClaimView, ObjectKind, PodView, Warning};
 use mainstay_core::rules::InstanceName;
@@ -29,7 +30,7 @@ use crate::metrics::Metrics;
 use crate::pool::{PodAddress, Pool};
 use crate::secret_data::{self, Redacted, TLS_CRT};
 use crate::trigger::Triggers;
-use crate::views;
+use crate::views::{self, BackupPodView, JobView};
 
 /// What the API server holds, as far as it is watched. Cheap to clone.
 #[derive(Clone)]
@@ -40,6 +41,9 @@ pub(crate) struct World {
     pub(crate) secrets: Index<Redacted>,
     pub(crate) objects: HashMap<ObjectKind, Index<DynamicObject>>,
     pub(crate) warnings: Index<Warning>,
+    pub(crate) backups: Index<MySQLBackup>,
+    pub(crate) jobs: Index<JobView>,
+    pub(crate) backup_pods: Index<BackupPodView>,
 }
 
 impl World {
@@ -53,6 +57,9 @@ impl World {
             secrets: Index::new(watches),
             objects: built.map(|kind| (kind, Index::new(watches))).collect(),
             warnings: Index::new(watches),
+            backups: Index::new(watches),
+            jobs: Index::new(watches),
+            backup_pods: Index::new(watches),
         }
     }
 
@@ -66,6 +73,9 @@ impl World {
             index.ready().await;
         }
         self.warnings.ready().await;
+        self.backups.ready().await;
+        self.jobs.ready().await;
+        self.backup_pods.ready().await;
     }
 }
 
@@ -147,6 +157,7 @@ impl Starter {
                 },
             ));
         }
+        tasks.extend(self.backups(scope.as_deref()));
         // The Event kind of the core group: only there warnings can be selected.
         let events = self.api::<DeserializeGuard<KubeEvent>>(scope.as_deref());
         let clusters = self.world.clusters.clone();
@@ -155,6 +166,30 @@ impl Starter {
             views::warning(&readable("Event", event)?, |cluster| clusters.get(cluster).is_some())
         }));
         tasks
+    }
+
+    /// Backups, which people create too, and what is made for them.
+    fn backups(&self, scope: Option<&str>) -> [AbortOnDropHandle<()>; 3] {
+        let made = || Config::default().labels(views::BACKUPS);
+        let namespace = scope.map(str::to_owned);
+        let backups = self.api::<DeserializeGuard<MySQLBackup>>(scope);
+        let jobs = self.api::<DeserializeGuard<Job>>(scope);
+        let pods = self.api::<DeserializeGuard<Pod>>(scope);
+        [
+            self.index(
+                &self.world.backups,
+                backups,
+                Config::default(),
+                namespace.clone(),
+                |backup| views::backup(readable("MySQLBackup", backup)?),
+            ),
+            self.index(&self.world.jobs, jobs, made(), namespace.clone(), |job| {
+                views::job(&readable("Job", job)?)
+            }),
+            self.index(&self.world.backup_pods, pods, made(), namespace, |pod| {
+                views::backup_pod(&readable("Pod", pod)?)
+            }),
+        ]
     }
 
     fn api<K>(&self, scope: Option<&str>) -> Api<K>

@@ -1,6 +1,7 @@
 //! From a validated cluster to the Kubernetes objects that make it: pure, infallible, and the same bytes for the same
 //! input, so that an idle cluster is never written to and a pod template changes only when something in it does.
 
+mod backup;
 mod config_map;
 mod disruption;
 mod endpoints;
@@ -21,6 +22,7 @@ use crate::layout;
 use crate::names::Names;
 use crate::observed::{ObjectKey, ObjectKind};
 use crate::validate::ValidatedCluster;
+pub use backup::{BACKUP_CONTAINER, BackupStart, backup_job};
 pub use config_map::config_hash;
 pub use endpoints::{PodAddress, endpoint_slices};
 pub use pod::{INSTALL_CONTAINER, MYSQL_CONTAINER, template_hash};

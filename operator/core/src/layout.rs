@@ -68,6 +68,8 @@ pub mod env {
     pub const POD_IP: &str = "MAINSTAY_POD_IP";
     /// First server_id of the cluster: this instance's is it plus its ordinal.
     pub const SERVER_ID_BASE: &str = "MAINSTAY_SERVER_ID_BASE";
+    /// What the Job of a backup is to do, as JSON.
+    pub const BACKUP: &str = "MAINSTAY_BACKUP";
     /// Hash of the ConfigMap that this pod refers to, reported as `config_hash`.
     pub const CONFIG_HASH: &str = "MAINSTAY_CONFIG_HASH";
 }

@@ -18,10 +18,10 @@ pub const MAX_CLUSTER_NAME: usize = 40;
 /// Longest name of a backup: its Job's is [`BACKUP_END`] longer, and becomes the value of a label.
 pub const MAX_BACKUP_NAME: usize = 56;
 
-/// End of the names of a backup's Job and claim, which no claim of an instance has.
+/// End of the name of a backup's Job.
 pub const BACKUP_END: &str = "-backup";
 
-/// Name of the Job of a backup, and of its claim.
+/// Name of the Job of a backup.
 #[must_use]
 pub fn backup_job(backup: &str) -> String {
     format!("{backup}{BACKUP_END}")
@@ -65,6 +65,14 @@ pub const LABEL_MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 pub const MANAGED_BY: &str = "mainstay";
 /// Value of [`LABEL_COMPONENT`] on everything that is part of the database.
 pub const COMPONENT: &str = "database";
+/// Value of [`LABEL_COMPONENT`] on the Jobs of backups, their pods and claims: no selector of the database finds them.
+pub const BACKUP_COMPONENT: &str = "backup";
+/// Label: the `MySQLBackup` for which a Job was made.
+pub const LABEL_BACKUP: &str = "mysql.mainstay.dev/backup";
+/// Annotation of a Job: uid of its `MySQLBackup`, by which one is told from another of the same name.
+pub const ANNOTATION_BACKUP_UID: &str = "mysql.mainstay.dev/backup-uid";
+/// Annotation of a Job: the instance that it copies.
+pub const ANNOTATION_DONOR: &str = "mysql.mainstay.dev/donor";
 /// Annotation of a pod: hash of the template that it was made from.
 pub const ANNOTATION_TEMPLATE: &str = "mysql.mainstay.dev/template";
 /// Annotation of a StatefulSet: the instances of whose missing pods it was reminded last.
@@ -267,6 +275,14 @@ impl Names {
         pairs.join(",")
     }
 
+    /// Labels of what is made for backups: no selector of the database finds it.
+    #[must_use]
+    pub fn labels_of_backup(&self) -> BTreeMap<String, String> {
+        let mut labels = self.labels();
+        labels.insert(LABEL_COMPONENT.to_owned(), BACKUP_COMPONENT.to_owned());
+        labels
+    }
+
     /// Labels of every object (decision B9).
     #[must_use]
     pub fn labels(&self) -> BTreeMap<String, String> {
@@ -348,8 +364,6 @@ mod tests {
         assert_ne!(name("a-b", "c"), name("a", "b-c"));
         let long = "x".repeat(MAX_CLUSTER_NAME);
         assert_ne!(name(&long, "nightly"), name(&long, "weekly"));
-        // The claim of no instance has such a name.
-        assert!(!backup_job("data-shop").ends_with(|c: char| c.is_ascii_digit()));
     }
 
     #[test]

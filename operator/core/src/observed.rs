@@ -10,6 +10,7 @@ use jiff::Timestamp;
 
 use crate::GtidSet;
 use crate::action::VerbKind;
+use crate::backup::plan::Seen;
 use crate::progress::Progress;
 use crate::rules::{Incarnation, InstanceName, MemberId, Memory, OperatorId, Rules};
 
@@ -34,6 +35,8 @@ pub struct Observed {
     pub told: Told,
     /// What this process saw of the present change of primary.
     pub progress: Progress,
+    /// Its backups, their Jobs, and what is in the store.
+    pub backups: Seen,
 }
 
 /// What status told people, as far as decisions depend on it.

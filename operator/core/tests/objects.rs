@@ -8,9 +8,12 @@ use std::collections::BTreeSet;
 
 use common::{checked, manifests};
 use mainstay_core::action::Desired;
-use mainstay_core::build::{Inputs, PodAddress, desired_objects, endpoint_slices};
+use mainstay_core::backup::BackupId;
+use mainstay_core::backup::wire::{Donor, Task};
+use mainstay_core::build::{BackupStart, Inputs, PodAddress, backup_job, desired_objects, endpoint_slices};
 use mainstay_core::diff::{needs_apply, stamped};
 use mainstay_core::mycnf;
+use mainstay_core::names::LABEL_COMPONENT;
 use mainstay_core::observed::ObjectKind;
 use mainstay_core::rules::InstanceName;
 use mainstay_core::subject::Subject;
@@ -66,6 +69,88 @@ fn single_instance() {
 #[test]
 fn every_field() {
     insta::assert_snapshot!(yaml(&objects(&cluster("everything"))));
+}
+
+fn job(cluster: &ValidatedCluster) -> Value {
+    let start = BackupStart {
+        backup: "shop-nightly-57bcae98-29933460".to_owned(),
+        uid: "0b1c7f1e-0000-4000-8000-000000000000".to_owned(),
+        job: "shop-nightly-57bcae98-29933460-backup".to_owned(),
+        task: Task {
+            id: BackupId::parse("20261130t030000z-57bcae98").unwrap(),
+            name: "shop-nightly-57bcae98-29933460".to_owned(),
+            schedule: Some("nightly".to_owned()),
+            donor: Donor {
+                instance: "shop-2".to_owned(),
+                server_uuid: "3e11fa47-71ca-11e1-9e33-c80aa9429562".to_owned(),
+                host: "shop-2.shop-instances.prod.svc".to_owned(),
+                port: 33062,
+            },
+            epoch: 7,
+        },
+    };
+    serde_json::to_value(backup_job(cluster, "mainstay.dev/mainstay:1", &start)).unwrap()
+}
+
+#[test]
+fn job_of_a_backup() {
+    insta::assert_snapshot!(serde_norway::to_string(&job(&cluster("backup"))).unwrap());
+}
+
+#[test]
+fn job_of_a_backup_with_every_field() {
+    insta::assert_snapshot!(serde_norway::to_string(&job(&cluster("backup-everything"))).unwrap());
+}
+
+/// Its pod is no instance: neither a Service nor a budget finds it, it has no token, and of the passwords the one that copies.
+#[test]
+fn the_job_of_a_backup_may_little() {
+    let cluster = cluster("backup");
+    let job = job(&cluster);
+    let pod = &job["spec"]["template"];
+    for (key, value) in cluster.names().selector() {
+        if key == LABEL_COMPONENT {
+            assert_ne!(pod["metadata"]["labels"][key], json!(value));
+        }
+    }
+    assert_eq!(pod["spec"]["automountServiceAccountToken"], false);
+    let secrets: Vec<_> = pod["spec"]["volumes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|volume| {
+            Some((
+                volume["secret"]["secretName"].as_str()?,
+                volume["secret"]["items"].clone(),
+            ))
+        })
+        .collect();
+    assert_eq!(
+        secrets,
+        [
+            ("backup-system", json!([{"key": "clone", "path": "clone"}])),
+            ("backup-server-tls", json!([{"key": "ca.crt", "path": "ca.crt"}])),
+            ("backup-store", Value::Null),
+        ]
+    );
+}
+
+/// What an overlay says of any pod holds for this one; what it says of the instances does not.
+#[test]
+fn f24_the_overlay_reaches_the_pod_of_a_backup() {
+    let text = "{apiVersion: mysql.mainstay.dev/v1, kind: MySQLCluster, metadata: {name: shop}, spec: {replicas: 3, image: m,
+        storage: {size: 1Gi}, podTemplate: {metadata: {annotations: {mesh/inject: \"false\"}}, spec: {
+        priorityClassName: database, tolerations: [{key: mysql, operator: Exists}], containers: [{name: mysql, env: [{name: X, value: y}]}],
+        affinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: zone}]}}}}}}";
+    let job = job(&checked(text).unwrap());
+    let pod = &job["spec"]["template"];
+    assert_eq!(pod["metadata"]["annotations"]["mesh/inject"], "false");
+    assert_eq!(pod["spec"]["priorityClassName"], "database");
+    assert_eq!(pod["spec"]["tolerations"][0]["key"], "mysql");
+    assert_eq!(pod["spec"]["restartPolicy"], "Never");
+    assert_eq!(pod["spec"]["containers"].as_array().unwrap().len(), 1);
+    let required = pod["spec"]["affinity"]["podAntiAffinity"].get("requiredDuringSchedulingIgnoredDuringExecution");
+    assert!(required.is_none_or(Value::is_null), "{required:?}");
 }
 
 #[test]

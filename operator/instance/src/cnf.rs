@@ -25,6 +25,33 @@ const RULES: &[&str] = &[
     "log_timestamps=UTC",
 ];
 
+/// What a server needs that is only there to be cloned into and to be booted once: nobody connects to it, and it shares a small
+/// container with an upload. It comes last, so the sizes of the cluster's instances do not count.
+const COPY: &[&str] = &[
+    "innodb_buffer_pool_size=128M",
+    "innodb_buffer_pool_chunk_size=16M",
+    "innodb_buffer_pool_instances=1",
+    "innodb_buffer_pool_dump_at_shutdown=OFF",
+    "innodb_buffer_pool_load_at_startup=OFF",
+    "innodb_log_buffer_size=16M",
+    "loose_innodb_dedicated_server=OFF",
+    "loose_innodb_redo_log_capacity=128M",
+    "temptable_max_ram=16M",
+    "max_connections=20",
+    "table_open_cache=400",
+    "table_definition_cache=400",
+    "general_log=OFF",
+    "slow_query_log=OFF",
+    // It has no certificate of its own, and makes none that would be stored.
+    "auto_generate_certs=OFF",
+    "loose_caching_sha2_password_auto_generate_rsa_keys=OFF",
+    "ssl_cert=",
+    "ssl_key=",
+];
+
+/// Arguments of such a server. Without a binlog no transaction can be added to what was copied.
+pub(crate) const COPY_ARGUMENTS: &[&str] = &["--skip-networking", "--skip-log-bin"];
+
 /// A line that cannot be written into a my.cnf.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("failed to render my.cnf: {name} holds a line break")]
@@ -35,13 +62,27 @@ pub(crate) struct RenderError {
 
 /// The my.cnf with which mysqld is started.
 pub(crate) fn render(config: &Config) -> Result<String, RenderError> {
+    let mut text = render_cluster(config);
+    push_own(&mut text, config)?;
+    Ok(text)
+}
+
+/// The my.cnf of a server that is only there to be cloned into and to be booted once.
+pub(crate) fn render_copy(config: &Config) -> Result<String, RenderError> {
+    let mut text = render(config)?;
+    for line in COPY {
+        push(&mut text, line);
+    }
+    Ok(text)
+}
+
+fn render_cluster(config: &Config) -> String {
     let mut text = String::from("# Written by the instance manager at each start of mysqld.\n");
     for line in DEFAULTS {
         push(&mut text, line);
     }
     push(&mut text, &format!("!include {}", config.paths.config_file.display()));
-    push_own(&mut text, config)?;
-    Ok(text)
+    text
 }
 
 /// The my.cnf of the run that makes a data directory. It loads no plugin, so it does not know their variables, and would
@@ -159,6 +200,15 @@ mod tests {
         let text = render_initialise(&testing::config(Path::new("/t")), cluster).unwrap();
         let wanted = "# why\n[mysqld]\nloose_lower_case_table_names = 1\nloose_rpl_semi_sync_source_enabled = OFF\nloose_x = 1\n";
         assert!(text.contains(wanted), "{text}");
+    }
+
+    #[test]
+    fn a_copy_is_small_and_makes_no_keys_whatever_the_cluster_says() {
+        let text = render_copy(&testing::config(Path::new("/t"))).unwrap();
+        let at = |piece: &str| text.rfind(piece).unwrap();
+        for line in ["innodb_buffer_pool_size=128M", "ssl_key=\n", "auto_generate_certs=OFF"] {
+            assert!(at("!include") < at(line) && at("\nssl_key=/") < at(line), "{line}");
+        }
     }
 
     #[test]

@@ -330,7 +330,7 @@ fn host_name(instance: &str, cluster: &str, namespace: &str) -> String {
 }
 
 impl Paths {
-    fn in_container() -> Self {
+    pub(crate) fn in_container() -> Self {
         Self {
             volume: layout::VOLUME.into(),
             run: layout::RUN_DIR.into(),
@@ -345,7 +345,7 @@ impl Paths {
 }
 
 impl Programs {
-    fn in_container() -> Self {
+    pub(crate) fn in_container() -> Self {
         Self {
             mysqld: vec!["mysqld".into()],
             mysqld_args: Vec::new(),

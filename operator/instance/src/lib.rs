@@ -5,12 +5,14 @@
 //! (docs/instance.md). The program calls [`install`], [`run`], [`pre_stop`] and [`status_json`].
 
 mod apiserver;
+pub mod backup;
 mod caretaker;
 pub mod client;
 mod cnf;
 mod commands;
 pub mod config;
 pub mod convert;
+mod copy;
 mod disk;
 mod duties;
 mod errorlog;

@@ -4,11 +4,12 @@
 use std::path::Path;
 use std::time::Duration;
 
-use http_body_util::{BodyExt as _, Empty};
+use http_body_util::{BodyExt as _, Empty, Limited};
 use hyper::Request;
 use hyper::body::Bytes;
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::UnixStream;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -16,6 +17,8 @@ use crate::proto;
 
 /// How long an answer may take.
 const ANSWER: Duration = Duration::from_secs(5);
+/// Longest answer, in bytes.
+const LONGEST: usize = 1 << 20;
 /// How long the pre-stop hook waits for somebody to take over (decision A13).
 pub const PATIENCE: Duration = Duration::from_secs(20);
 /// Between two looks whether somebody did.
@@ -53,38 +56,41 @@ async fn ask(socket: &Path, method: &'static str, path: &'static str) -> Result<
                 socket: socket.display().to_string(),
                 source,
             })?;
-        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
-            .await
-            .map_err(|error| failed(error.to_string()))?;
-        let connection = tokio::spawn(connection);
-        let request = Request::builder()
-            .method(method)
-            .uri(path)
-            .header("host", "localhost")
-            .body(Empty::<Bytes>::new())
-            .map_err(|error| failed(error.to_string()))?;
-        let response = sender
-            .send_request(request)
-            .await
-            .map_err(|error| failed(error.to_string()))?;
-        let status = response.status();
-        let body = response
-            .into_body()
-            .collect()
-            .await
-            .map_err(|error| failed(error.to_string()))?
-            .to_bytes();
-        connection.abort();
-        let text = String::from_utf8_lossy(&body).into_owned();
-        if status.is_success() {
-            Ok(text)
-        } else {
-            Err(failed(format!("{status}: {}", text.trim())))
-        }
+        ask_on(stream, method, path).await.map_err(failed)
     };
     timeout(ANSWER, work)
         .await
         .map_err(|_elapsed| failed(format!("no answer within {ANSWER:?}")))?
+}
+
+/// One question on a connection; the answer's text, or what is wrong with it.
+pub(crate) async fn ask_on(
+    stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    method: &'static str,
+    path: &'static str,
+) -> Result<String, String> {
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+        .await
+        .map_err(|error| error.to_string())?;
+    let connection = tokio::spawn(connection);
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header("host", "localhost")
+        .body(Empty::<Bytes>::new())
+        .map_err(|error| error.to_string())?;
+    let response = sender.send_request(request).await.map_err(|error| error.to_string())?;
+    let status = response.status();
+    // Nothing that is asked for is longer.
+    let body = Limited::new(response.into_body(), LONGEST).collect().await;
+    let body = body.map_err(|error| error.to_string())?.to_bytes();
+    connection.abort();
+    let text = String::from_utf8_lossy(&body).into_owned();
+    if status.is_success() {
+        Ok(text)
+    } else {
+        Err(format!("{status}: {}", text.trim()))
+    }
 }
 
 /// The status of the manager behind this socket.

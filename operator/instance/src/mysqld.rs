@@ -183,6 +183,13 @@ impl Runner {
         self.start(InitFile::Initialise { time_zones }, secrets, &defaults, args)
     }
 
+    /// Starts a small server without network and binlog on the data directory: to be cloned into, or to be booted once.
+    pub(crate) fn serve_copy(&self, purpose: InitFile<'_>, secrets: &Secrets) -> Result<Server, RunError> {
+        let defaults = cnf::render_copy(&self.config).map_err(RunError::Render)?;
+        let args = cnf::COPY_ARGUMENTS.iter().map(Into::into).collect();
+        self.start(purpose, secrets, &defaults, args)
+    }
+
     /// Starts a server on the data directory.
     pub(crate) fn serve(
         &self,

@@ -80,11 +80,35 @@ impl Child {
 
     /// Sends it a signal, unless it has ended: its number may be another process's by then.
     pub fn signal(&self, signal: Signal) {
+        self.handle().signal(signal);
+    }
+
+    /// What sends it signals while somebody else waits for its end.
+    #[must_use]
+    pub fn handle(&self) -> ChildHandle {
+        ChildHandle {
+            pid: self.pid,
+            reaper: Arc::clone(&self.reaper),
+        }
+    }
+}
+
+/// See [`Child::handle`].
+#[derive(Clone, Debug)]
+pub struct ChildHandle {
+    pid: Pid,
+    reaper: Arc<Reaper>,
+}
+
+impl ChildHandle {
+    /// Sends a signal, unless the child has ended.
+    pub fn signal(&self, signal: Signal) {
         let children = self.reaper.children();
-        if children.contains_key(&self.pid())
+        let pid = self.pid.as_raw_nonzero().get();
+        if children.contains_key(&pid)
             && let Err(error) = kill_process(self.pid, signal)
         {
-            tracing::warn!(pid = self.pid(), %error, "failed to send a signal");
+            tracing::warn!(pid, %error, "failed to send a signal");
         }
     }
 }

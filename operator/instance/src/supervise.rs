@@ -16,6 +16,7 @@ use tokio::time::{Instant, sleep_until};
 
 use self::directory::blocking;
 use crate::caretaker;
+use crate::copy::RESTART_ME;
 use crate::disk;
 use crate::mysqld::{RunError, Runner, Server, chain};
 use crate::process::Exit;
@@ -24,8 +25,6 @@ use crate::server::{Order, Request};
 use crate::shared::{Process, Shared};
 use crate::state::{Stage, StateError};
 
-/// How mysqld says "start me again": after a clone, and after the statement RESTART.
-pub(super) const RESTART_ME: Exit = Exit::Code(16);
 /// A server that answered for this long before it ended was no failed start.
 const STABLE: Duration = Duration::from_secs(10);
 /// Between starts that fail: at once, then longer and longer.

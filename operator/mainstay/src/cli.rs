@@ -6,7 +6,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 use mainstay_core::layout;
 
 use crate::operator::OperatorArgs;
-use crate::plugin::{About, ExplainArgs, PromoteArgs, StatusArgs, Target};
+use crate::plugin::{About, BackupArgs, ExplainArgs, PromoteArgs, StatusArgs, Target};
 
 /// Exit codes, printed below `--help`.
 const EXIT_CODES: &str = "Exit codes: 0 done; 1 failed, with one sentence on standard error; 2 wrong arguments.";
@@ -52,6 +52,8 @@ pub(crate) enum InstanceCommand {
     },
     /// Make, run and look after this pod's mysqld, until SIGTERM (first process of the mysql container).
     Run,
+    /// Copy an instance, start the copy once and store it (container of a backup's Job), until SIGTERM.
+    Backup,
     /// Ask to be relieved as the primary, and return when that is so, or cannot be (pre-stop hook).
     PreStop,
     /// Print what this pod's manager sees.
@@ -89,6 +91,8 @@ pub(crate) enum PluginCommand {
     Explain(ExplainArgs),
     /// Make an instance the primary.
     Promote(PromoteArgs),
+    /// Make a backup of a cluster now.
+    Backup(BackupArgs),
     /// Keep an instance out of its cluster: read-only, without a source, behind no Service. Fencing the primary blocks writes.
     Fence(About),
     /// Let a fenced instance in again.
@@ -211,5 +215,13 @@ mod tests {
             assert!(!parses(&["kubectl-mainstay", verb, "shop", "2", "--accept-data-loss"]));
         }
         assert!(parses(&["kubectl-mainstay", "explain", "shop"]));
+        assert!(parses(&[
+            "kubectl-mainstay",
+            "backup",
+            "shop",
+            "--name",
+            "before",
+            "-w"
+        ]));
     }
 }

@@ -17,6 +17,11 @@ pub(crate) async fn run(command: InstanceCommand) -> Result<String, String> {
             mainstay_instance::run(config).await.map_err(|error| chain(&error))?;
             Ok(String::new())
         }
+        InstanceCommand::Backup => {
+            let settings = mainstay_instance::backup::Settings::from_env().map_err(|error| chain(&error))?;
+            mainstay_instance::backup::run(settings).await?;
+            Ok(String::new())
+        }
         InstanceCommand::PreStop => {
             mainstay_instance::pre_stop().await.map_err(|error| chain(&error))?;
             Ok(String::new())

@@ -68,6 +68,7 @@ fn run_plugin(command: &PluginCommand) -> Result<(), String> {
         PluginCommand::Status(args) => runtime.block_on(plugin::status(args)),
         PluginCommand::Explain(args) => runtime.block_on(plugin::explain(args)),
         PluginCommand::Promote(args) => runtime.block_on(plugin::promote(args)),
+        PluginCommand::Backup(args) => runtime.block_on(plugin::backup(args)),
         PluginCommand::Fence(about) => runtime.block_on(plugin::ask(Verb::Fence, about)),
         PluginCommand::Unfence(about) => runtime.block_on(plugin::ask(Verb::Unfence, about)),
         PluginCommand::Rebuild(about) => runtime.block_on(plugin::ask(Verb::Rebuild, about)),

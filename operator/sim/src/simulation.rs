@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use crate::clock::Clock;
 use crate::kubernetes::{Key, Resource, Server};
 use crate::random::Random;
-use crate::world::{SimDialler, World};
+use crate::world::{SimDialler, SimPages, World};
 
 /// Namespace of the operator.
 pub const OPERATOR_NAMESPACE: &str = "mainstay-system";
@@ -169,6 +169,7 @@ impl Simulation {
         let cancelled = stop.clone();
         let dialler = SimDialler::new(self.world.clone(), name);
         let stores = self.world.stores();
+        let pages = SimPages(self.world.clone());
         let task = tokio::spawn(async move {
             let metrics = match Metrics::new() {
                 Ok(metrics) => Arc::new(metrics),
@@ -184,6 +185,7 @@ impl Simulation {
                 platform,
                 metrics,
                 stores: Arc::new(stores),
+                pages: Arc::new(pages),
             };
             if let Err(error) = mainstay_controller::run_with(settings, parts, cancelled).await {
                 tracing::error!(%error, "the operator ended");

@@ -1,6 +1,7 @@
 //! Execute: the one interpreter of [`Action`]. It makes no choices; what it cannot do it reports.
 
 mod apply;
+mod backups;
 mod certificates;
 mod commands;
 mod delete;

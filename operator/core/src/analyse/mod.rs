@@ -1,5 +1,6 @@
 //! What is wrong, as a table of problems (docs/failover.md, "Problems").
 
+mod backups;
 mod instances;
 mod memory;
 mod problem;
@@ -72,6 +73,7 @@ pub fn analyse(subject: &Subject<'_>, observed: &Observed, now: Timestamp) -> An
     resources::objects(subject, observed, &mut analysis);
     resources::pods(subject, observed, &mut analysis);
     resources::secrets(subject, observed, now, &mut analysis);
+    backups::find(subject, observed, now, &mut analysis);
     match &observed.memory {
         Memory::Unreadable { reason } => analysis.found(ProblemCode::StatusUnreadable, reason.clone()),
         Memory::Absent => {

@@ -294,4 +294,10 @@ problems! {
     StoreRefused: Degraded, Nothing, BackupHealthy,
         "a Secret that spec.backup names does not exist, or lacks what is needed",
         "";
+    BackupFailed: Degraded, Nothing, BackupHealthy,
+        "a backup failed, and none has succeeded since",
+        "correct what it names; the next run of its schedule tries again; at once: kubectl mainstay backup CLUSTER -n NAMESPACE";
+    StoreNotListed: Degraded, Nothing, BackupHealthy,
+        "the operator cannot list the store",
+        "nothing is deleted until it can";
 }

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use crate::analyse::{Analysis, ProblemCode};
 use crate::names::CLAIM_TEMPLATE;
-use crate::observed::{InstanceObserved, Mysqld, ObjectKind, Observed, PodView, StoreSecret};
+use crate::observed::{InstanceObserved, Mysqld, ObjectKind, Observed, PodView};
 use crate::subject::Subject;
 
 /// Fields that cannot be accepted, or that have no effect.
@@ -20,12 +20,6 @@ pub(super) fn spec(subject: &Subject<'_>, observed: &Observed, analysis: &mut An
         };
         let message = format!("{}: {}", problem.field, problem.message);
         analysis.found_with(ProblemCode::SpecInvalid, message, remedy);
-    }
-    // Nobody may rely on what is not done.
-    let backup = subject.spec.ok().and_then(|spec| spec.backup.as_ref());
-    if backup.is_some_and(|backup| backup.verification) {
-        let message = "spec.backup.verification is declared, and this version tries no backup out by itself";
-        analysis.found(ProblemCode::BackupsNotVerified, message);
     }
 }
 
@@ -190,9 +184,6 @@ pub(super) fn secrets(subject: &Subject<'_>, observed: &Observed, now: Timestamp
         analysis.found(ProblemCode::SecretIncomplete, message);
     }
     unusable_passwords(observed, analysis);
-    if let StoreSecret::Refused { field, message } = &observed.secrets.store {
-        analysis.found(ProblemCode::StoreRefused, format!("{field}: {message}"));
-    }
     if observed
         .secrets
         .server
@@ -218,7 +209,7 @@ fn unusable_passwords(observed: &Observed, analysis: &mut Analysis) {
 }
 
 /// A condition's message has a limit of 32768 characters, and a person's patience a lower one.
-fn shorten(text: &str) -> String {
+pub(super) fn shorten(text: &str) -> String {
     const LIMIT: usize = 400;
     if text.chars().count() <= LIMIT {
         return text.to_owned();

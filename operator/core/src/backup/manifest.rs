@@ -83,6 +83,12 @@ pub struct BackupManifest {
     pub format: u32,
     /// Which backup of the cluster.
     pub id: BackupId,
+    /// Name of the `MySQLBackup` for which it was made.
+    #[serde(default)]
+    pub name: Option<String>,
+    /// The schedule that asked for it; absent when it was made by hand.
+    #[serde(default)]
+    pub schedule: Option<String>,
     /// Which cluster.
     pub cluster: ClusterIdentity,
     /// Instance from which it was taken.
@@ -266,6 +272,8 @@ mod tests {
         BackupManifest {
             format: FORMAT,
             id: BackupId::parse("nightly-1").unwrap(),
+            name: Some("shop-nightly-1".to_owned()),
+            schedule: Some("nightly".to_owned()),
             cluster: ClusterIdentity::new("prod", "shop", "6f1c2a9e").unwrap(),
             instance: "shop-1".to_owned(),
             mysql_version: "9.7.4".to_owned(),
@@ -295,6 +303,8 @@ mod tests {
         let expected = serde_json::json!({
             "format": 1,
             "id": "nightly-1",
+            "name": "shop-nightly-1",
+            "schedule": "nightly",
             "cluster": {"namespace": "prod", "name": "shop", "uid": "6f1c2a9e"},
             "instance": "shop-1",
             "mysqlVersion": "9.7.4",

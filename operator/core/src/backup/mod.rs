@@ -11,6 +11,7 @@ pub mod restore;
 pub mod retention;
 pub mod schedule;
 pub mod summary;
+pub mod wire;
 
 pub use keys::{BackupId, ClusterIdentity, Folder, InvalidKey, Key};
 pub use manifest::{BackupManifest, ReignManifest, SegmentIndex};

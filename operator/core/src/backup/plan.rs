@@ -1,6 +1,6 @@
 //! What to do next about backups, as a value (docs/backup.md).
 //!
-//! Derived in each pass from what exists (`MySQLBackup`s, their Jobs and claims, the store) and remembered nowhere, so that an
+//! Derived in each pass from what exists (`MySQLBackup`s, their Jobs, the store) and remembered nowhere, so that an
 //! operator that dies between two steps is continued by the next one (case F23). It plans nothing while a primary is elected:
 //! writes come first, and a backup that runs disturbs only a replica.
 
@@ -15,16 +15,20 @@ use jiff::Timestamp;
 use mainstay_api::backup::{BackupMethod, BackupPhase};
 use mainstay_api::{MySQLBackupSpec, MySQLBackupStatus};
 
-use super::retention::{self, Folder, State, Stored};
+use super::retention::{self, Folder, Policies, State, Stored};
 use super::schedule::{Due, Runs, due};
+use super::wire::{Donor, Task};
+use crate::build::BackupStart;
 use crate::names;
-use crate::observed::Observed;
+use crate::observed::{Observed, StoreSecret};
 use crate::plan::Wait;
 use crate::rules::{MemberId, Phase};
 use crate::subject::Subject;
 use crate::view::{View, age};
+/// A part of a backup, as the API calls it: for those who do not know the API's crate.
+pub use mainstay_api::backup::BackupStep;
 pub use report::{Progress, Stored as StoredBackup};
-pub use seen::{BackupSeen, ClaimSeen, JobSeen, JobState, Listing, ScheduleSettings, Seen, Settings};
+pub use seen::{BackupSeen, JobSeen, JobState, Listing, ScheduleSettings, Seen, Settings};
 
 /// A pod of a backup that does not start for this long is given up.
 pub const START: Duration = Duration::from_mins(10);
@@ -41,20 +45,8 @@ pub enum BackupAction {
         /// What it asks for.
         spec: Box<MySQLBackupSpec>,
     },
-    /// Create the claim and the Job, owned by the `MySQLBackup`. Created and never applied: what exists is not changed to
-    /// another donor.
-    Start {
-        /// The `MySQLBackup`.
-        backup: String,
-        /// Its uid.
-        uid: String,
-        /// Name of Job and claim.
-        job: String,
-        /// The instance that is copied, in this life of its data directory.
-        donor: MemberId,
-        /// How.
-        method: BackupMethod,
-    },
+    /// Create the Job of a `MySQLBackup`, owned by the cluster. Created and never applied: what exists is not changed to another donor.
+    Start(Box<BackupStart>),
     /// Write the status of a `MySQLBackup`.
     Report {
         /// The `MySQLBackup`.
@@ -66,15 +58,8 @@ pub enum BackupAction {
         /// Only when the API server, and not a cache, says that there is no Job of this name.
         unless_job: Option<String>,
     },
-    /// Delete a Job with its pods, with its uid as precondition.
+    /// Delete a Job with its pod and volume, with its uid as precondition.
     DeleteJob {
-        /// Its name.
-        name: String,
-        /// Its uid.
-        uid: String,
-    },
-    /// Delete a claim, with its uid as precondition.
-    DeleteClaim {
         /// Its name.
         name: String,
         /// Its uid.
@@ -123,12 +108,44 @@ impl BackupPlan {
     }
 }
 
+/// What is declared, and what stands in the way of a Job.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Declared<'a> {
+    /// Schedules and retention; `None` while the spec has none, or cannot be accepted.
+    pub settings: Option<&'a Settings>,
+    /// Whether a Job would be given the access to the store; otherwise for what a backup waits.
+    pub access: Result<(), String>,
+}
+
+impl<'a> Declared<'a> {
+    /// What a cluster declares, and whether `<cluster>-store` holds it.
+    #[must_use]
+    pub fn of(subject: &Subject<'a>, observed: &Observed) -> Self {
+        let backup = subject.spec.ok().and_then(|spec| spec.backup.as_ref());
+        let access = match (subject.spec, backup, &observed.secrets.store) {
+            (Err(_), _, _) => Err("a spec of the cluster that can be accepted".to_owned()),
+            (Ok(_), None, _) => Err("spec.backup.store of the cluster to be set".to_owned()),
+            (Ok(_), Some(_), StoreSecret::Current) => Ok(()),
+            (Ok(_), Some(_), StoreSecret::Refused { field, message }) => {
+                Err(format!("the access to the store ({field}: {message})"))
+            }
+            (Ok(_), Some(_), StoreSecret::Outdated | StoreSecret::Unknown) => {
+                Err("the access to the store to be written".to_owned())
+            }
+        };
+        Self {
+            settings: backup.map(|backup| &backup.settings),
+            access,
+        }
+    }
+}
+
 /// Decides what to do next about the backups of a cluster.
 #[must_use]
 pub fn plan(
     subject: &Subject<'_>,
     observed: &Observed,
-    settings: &Settings,
+    declared: &Declared<'_>,
     seen: &Seen,
     now: Timestamp,
 ) -> BackupPlan {
@@ -147,13 +164,15 @@ pub fn plan(
         report::plan(backup, &jobs, now, &mut plan);
     }
     clean(seen, &mut plan);
-    start(&view, seen, &jobs, &mut plan);
-    create(subject, settings, seen, now, &mut plan);
-    sweep(settings, seen, now, &mut plan);
+    start(&view, declared, seen, &jobs, &mut plan);
+    if let Some(settings) = declared.settings {
+        create(subject, settings, seen, now, &mut plan);
+        sweep(settings, seen, now, &mut plan);
+    }
     plan
 }
 
-/// Jobs and claims of backups that ended or are gone. In a pass after the report: what a Job said is written first.
+/// Jobs of backups that ended or are gone. In a pass after the report: what a Job said is written first.
 fn clean(seen: &Seen, plan: &mut BackupPlan) {
     let needed: BTreeSet<String> = seen
         .backups
@@ -161,22 +180,23 @@ fn clean(seen: &Seen, plan: &mut BackupPlan) {
         .filter(|backup| !backup.deleting && !backup.ended())
         .map(|backup| names::backup_job(&backup.name))
         .collect();
-    for job in seen.jobs.iter().filter(|job| job.ours && !needed.contains(&job.name)) {
+    let useless = |job: &&JobSeen| !needed.contains(&job.name) || job.state == JobState::Obsolete;
+    for job in seen.jobs.iter().filter(|job| job.ours).filter(useless) {
         plan.actions.push(BackupAction::DeleteJob {
             name: job.name.clone(),
             uid: job.uid.clone(),
         });
     }
-    for claim in seen.claims.iter().filter(|claim| !needed.contains(&claim.name)) {
-        plan.actions.push(BackupAction::DeleteClaim {
-            name: claim.name.clone(),
-            uid: claim.uid.clone(),
-        });
-    }
 }
 
 /// Starts the backup that waits longest, if none runs.
-fn start(view: &View<'_>, seen: &Seen, jobs: &BTreeMap<&str, &JobSeen>, plan: &mut BackupPlan) {
+fn start(
+    view: &View<'_>,
+    declared: &Declared<'_>,
+    seen: &Seen,
+    jobs: &BTreeMap<&str, &JobSeen>,
+    plan: &mut BackupPlan,
+) {
     let without_job = |backup: &&BackupSeen| {
         let waits = backup.status.phase.is_none_or(|phase| phase == BackupPhase::Pending);
         waits && !backup.deleting && !jobs.contains_key(names::backup_job(&backup.name).as_str())
@@ -187,26 +207,73 @@ fn start(view: &View<'_>, seen: &Seen, jobs: &BTreeMap<&str, &JobSeen>, plan: &m
     let running = seen.jobs.iter().find(|job| job.ours);
     let mut free = running.is_none();
     for backup in waiting {
-        let donor = if free {
-            donor::choose(view)
+        if let Some((reason, message)) = unsupported(backup) {
+            report::refused(backup, reason, message, view.now, plan);
+            continue;
+        }
+        let begun = if free {
+            begin(view, declared, backup)
         } else {
             let other = running.map_or("another backup", |job| job.name.as_str());
             Err(format!("{other} to end: one backup of a cluster runs at a time"))
         };
         free = false;
-        match donor {
-            Ok(donor) => plan.actions.push(BackupAction::Start {
-                backup: backup.name.clone(),
-                uid: backup.uid.clone(),
-                job: names::backup_job(&backup.name),
-                donor,
-                method: backup.spec.method.unwrap_or_default(),
-            }),
+        match begun {
+            Ok(begun) => plan.actions.push(BackupAction::Start(Box::new(begun))),
             Err(why) => {
                 report::waits(backup, &why, plan);
                 plan.wait(backup.name.clone(), why);
             }
         }
+    }
+}
+
+/// What this version does not make, as a reason and a sentence.
+fn unsupported(backup: &BackupSeen) -> Option<(&'static str, &'static str)> {
+    if backup.spec.method.unwrap_or_default() == BackupMethod::Logical {
+        let message =
+            "this version makes no logical backups; create a MySQLBackup without spec.method, or with physical";
+        return Some(("MethodNotSupported", message));
+    }
+    backup.spec.store.is_some().then_some((
+        "StoreNotSupported",
+        "this version stores in the store of the cluster only; create a MySQLBackup without spec.store",
+    ))
+}
+
+/// The task of a Job, if there is everything that it needs.
+fn begin(view: &View<'_>, declared: &Declared<'_>, backup: &BackupSeen) -> Result<BackupStart, String> {
+    declared.access.clone()?;
+    let donor = donor::choose(view)?;
+    let unnamed = |error: super::InvalidKey| format!("a name in the store ({error})");
+    Ok(BackupStart {
+        backup: backup.name.clone(),
+        uid: backup.uid.clone(),
+        job: names::backup_job(&backup.name),
+        task: Task {
+            id: backup.id().map_err(unnamed)?,
+            name: backup.name.clone(),
+            schedule: backup.spec.schedule.clone(),
+            donor: reach(view, &donor),
+            // What was committed under a later primary meanwhile is in the archive of a later reign.
+            epoch: view
+                .rules
+                .primary
+                .as_ref()
+                .map_or(view.rules.epoch, |primary| primary.epoch),
+        },
+    })
+}
+
+/// How a Job reaches an instance.
+fn reach(view: &View<'_>, donor: &MemberId) -> Donor {
+    let endpoint = view.endpoint_of(donor);
+    let uuid = view.find(donor).map(|seen| seen.report.server_uuid.clone());
+    Donor {
+        instance: donor.instance.0.clone(),
+        server_uuid: uuid.unwrap_or_default(),
+        host: endpoint.host,
+        port: endpoint.port,
     }
 }
 
@@ -250,49 +317,62 @@ fn create(subject: &Subject<'_>, settings: &Settings, seen: &Seen, now: Timestam
 
 /// Retention: one backup a pass, then the beginning of the archive that nobody needs any more.
 fn sweep(settings: &Settings, seen: &Seen, now: Timestamp, plan: &mut BackupPlan) {
-    let (folder, backups, segments) = match &seen.store {
-        Listing::Known {
-            folder,
-            backups,
-            segments,
-        } => (folder, backups, segments),
-        Listing::Unknown { reason } => {
-            plan.wait("retention", format!("the store to be listed: {reason}"));
-            return;
-        }
+    if let Listing::Unknown { reason } = &seen.store {
+        let why = reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+        plan.wait("retention", format!("the store to be listed{why}"));
+    }
+    let (action, next) = retire(&settings.policies, &seen.backups, &seen.store, now);
+    plan.actions.extend(action);
+    if let Some(next) = next {
+        plan.look_at(next, now);
+    }
+}
+
+/// What is deleted next of what is in the store, and when something more will be due. Asked once more, with a new listing, before
+/// anything is deleted.
+#[must_use]
+pub fn retire(
+    policies: &Policies,
+    backups: &[BackupSeen],
+    store: &Listing,
+    now: Timestamp,
+) -> (Option<BackupAction>, Option<Timestamp>) {
+    let Listing::Known {
+        folder,
+        backups: stored,
+        segments,
+    } = store
+    else {
+        return (None, None);
     };
-    let unfinished: BTreeSet<&str> = seen
-        .backups
+    let unfinished: BTreeSet<String> = backups
         .iter()
         .filter(|backup| !backup.ended())
-        .map(|backup| backup.name.as_str())
+        .filter_map(|backup| Some(backup.id().ok()?.to_string()))
         .collect();
     // What has no manifest and a backup that has not ended is being written, whatever its age.
-    let backups: Vec<Stored> = backups
+    let stored: Vec<Stored> = stored
         .iter()
         .cloned()
         .map(|stored| match &stored.state {
-            State::Leftover { .. } if unfinished.contains(stored.id.as_str()) => Stored {
+            State::Leftover { .. } if unfinished.contains(&stored.id) => Stored {
                 state: State::Running,
                 ..stored
             },
             State::Leftover { .. } | State::Complete { .. } | State::Running | State::Unreadable => stored,
         })
         .collect();
-    let verdict = retention::judge(&backups, &settings.policies, now);
+    let next = retention::next(&stored, policies, now);
+    let verdict = retention::judge(&stored, policies, now);
     if let Some(id) = verdict.delete.into_iter().next() {
-        plan.actions.push(BackupAction::Expire {
-            folder: folder.clone(),
-            id,
-        });
-        return;
+        let folder = folder.clone();
+        return (Some(BackupAction::Expire { folder, id }), next);
     }
-    let kept: Vec<&Stored> = backups.iter().collect();
+    let kept: Vec<&Stored> = stored.iter().collect();
     let keys = folder.only(&retention::needless(segments, &kept));
-    if !keys.is_empty() {
-        plan.actions.push(BackupAction::Prune {
-            folder: folder.clone(),
-            keys,
-        });
-    }
+    let prune = (!keys.is_empty()).then(|| BackupAction::Prune {
+        folder: folder.clone(),
+        keys,
+    });
+    (prune, next)
 }

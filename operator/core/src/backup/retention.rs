@@ -121,6 +121,22 @@ pub fn judge(backups: &[Stored], policies: &Policies, now: Timestamp) -> Verdict
     }
 }
 
+/// When the next of these backups may be deleted because it is too old, or of a backup that failed.
+#[must_use]
+pub fn next(backups: &[Stored], policies: &Policies, now: Timestamp) -> Option<Timestamp> {
+    let due = backups.iter().filter_map(|backup| match &backup.state {
+        State::Complete { at, .. } => {
+            let age = policies.of(backup.schedule.as_deref()).age?;
+            at.checked_add(age).ok()
+        }
+        State::Leftover { at } => at.checked_add(LEFTOVERS).ok(),
+        State::Running | State::Unreadable => None,
+    });
+    // Older than the limit, not as old.
+    let after = due.filter_map(|at| at.checked_add(SignedDuration::from_secs(1)).ok());
+    after.filter(|at| *at > now).min()
+}
+
 /// A segment of the archive, in the order in which it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SegmentUse {

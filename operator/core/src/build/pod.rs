@@ -17,7 +17,7 @@ use crate::layout::{self, env};
 use crate::names::ANNOTATION_TEMPLATE;
 use crate::validate::ValidatedCluster;
 
-mod volumes;
+pub(super) mod volumes;
 
 pub(super) use volumes::NAMES as VOLUMES;
 
@@ -93,7 +93,7 @@ fn spec(cluster: &ValidatedCluster, inputs: &Inputs) -> PodSpec {
         ..Default::default()
     };
     PodSpec {
-        init_containers: Some(vec![install(cluster, inputs)]),
+        init_containers: Some(vec![install(&inputs.operator_image, resources(cluster))]),
         containers: vec![mysql(cluster, inputs)],
         volumes: Some(volumes::of_pod(cluster)),
         image_pull_secrets: Some(pull_secrets.collect::<Vec<_>>()).filter(|secrets| !secrets.is_empty()),
@@ -116,14 +116,14 @@ fn spec(cluster: &ValidatedCluster, inputs: &Inputs) -> PodSpec {
 }
 
 /// Copies the manager out of the operator's image: the server's image needs no preparation.
-fn install(cluster: &ValidatedCluster, inputs: &Inputs) -> Container {
+pub(super) fn install(operator_image: &str, resources: Option<ResourceRequirements>) -> Container {
     Container {
         name: INSTALL_CONTAINER.to_owned(),
-        image: Some(inputs.operator_image.clone()),
+        image: Some(operator_image.to_owned()),
         image_pull_policy: Some("IfNotPresent".to_owned()),
         args: Some(words(&["instance", "install"])),
         // A quota may demand resources of every container; a pod is not larger for it, because it ends before MySQL starts.
-        resources: resources(cluster),
+        resources,
         security_context: Some(container_security()),
         volume_mounts: Some(vec![VolumeMount {
             name: volumes::BIN.to_owned(),
@@ -210,7 +210,7 @@ fn resources(cluster: &ValidatedCluster) -> Option<ResourceRequirements> {
     Some(resources).filter(|resources| resources.requests.is_some() || resources.limits.is_some())
 }
 
-fn port(name: &str, number: u16) -> ContainerPort {
+pub(super) fn port(name: &str, number: u16) -> ContainerPort {
     ContainerPort {
         name: Some(name.to_owned()),
         container_port: i32::from(number),
@@ -219,7 +219,7 @@ fn port(name: &str, number: u16) -> ContainerPort {
     }
 }
 
-fn probe(path: &str, period: i32) -> Probe {
+pub(super) fn probe(path: &str, period: i32) -> Probe {
     Probe {
         http_get: Some(HTTPGetAction {
             path: Some(path.to_owned()),
@@ -233,7 +233,7 @@ fn probe(path: &str, period: i32) -> Probe {
 }
 
 /// Pod security standard "restricted".
-fn pod_security() -> PodSecurityContext {
+pub(super) fn pod_security() -> PodSecurityContext {
     PodSecurityContext {
         run_as_non_root: Some(true),
         run_as_user: Some(MYSQL_USER),
@@ -249,7 +249,7 @@ fn pod_security() -> PodSecurityContext {
     }
 }
 
-fn container_security() -> SecurityContext {
+pub(super) fn container_security() -> SecurityContext {
     SecurityContext {
         allow_privilege_escalation: Some(false),
         read_only_root_filesystem: Some(true),
@@ -284,6 +284,6 @@ fn apart(selector: &LabelSelector) -> Affinity {
     }
 }
 
-fn words(words: &[&str]) -> Vec<String> {
+pub(super) fn words(words: &[&str]) -> Vec<String> {
     words.iter().map(|&word| word.to_owned()).collect()
 }

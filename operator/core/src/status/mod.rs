@@ -11,10 +11,13 @@ mod people;
 
 use jiff::Timestamp;
 use mainstay_api::MySQLClusterStatus;
+use mainstay_api::backup_status::BackupSummary;
 use mainstay_api::status::{Health, Phase as ApiPhase};
 
 use crate::action::Action;
 use crate::analyse::{Analysis, ConditionType, ProblemCode};
+use crate::backup::plan::Settings;
+use crate::backup::summary;
 use crate::observed::{ObjectKind, Observed};
 use crate::plan::{self, Plan};
 use crate::progress::Stage;
@@ -84,7 +87,24 @@ pub fn status(
     status.conditions = conditions::all(subject, analysis, plan, phase, serving, previous, now);
     status.health = health(analysis, serving, usize::try_from(wanted) == Ok(ready), previous);
     status.instances = instances;
+    status.backup = backup(subject, observed, previous, now);
     status
+}
+
+/// Backups, as long as there is something to say of them; unchanged while the spec cannot be read.
+fn backup(
+    subject: &Subject<'_>,
+    observed: &Observed,
+    previous: &MySQLClusterStatus,
+    now: Timestamp,
+) -> Option<Box<BackupSummary>> {
+    let Ok(spec) = subject.spec else {
+        return previous.backup.clone();
+    };
+    let none = Settings::default();
+    let settings = spec.backup.as_ref().map_or(&none, |backup| &backup.settings);
+    let summary = summary::summary(previous.backup.as_deref(), settings, &observed.backups, None, now);
+    (summary != BackupSummary::default()).then(|| Box::new(summary))
 }
 
 /// A primary is being replaced, and not for long: a write of status would delay it. What the record of the election says

@@ -47,7 +47,11 @@ impl Destination {
         Self {
             store: wish.store.clone(),
             key: wish.encryption.as_ref().map(|encryption| encryption.key_secret.clone()),
-            archive: wish.archive.as_ref().and_then(|archive| archive.enabled).unwrap_or(true),
+            archive: wish
+                .archive
+                .as_ref()
+                .and_then(|archive| archive.enabled)
+                .unwrap_or(true),
         }
     }
 

@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
-use mainstay_api::backup::{BackupMethod, BackupPhase, BackupStep};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use mainstay_api::backup::{BackupError, BackupMethod, BackupPhase, BackupStep};
+use mainstay_api::backup_status::BackupSummary;
 use mainstay_api::{MySQLBackupSpec, MySQLBackupStatus};
 use mainstay_core::action::Action;
 use mainstay_core::analyse::{ConditionType, ProblemCode, analyse};
 use mainstay_core::backup::plan::{
-    BackupAction, BackupPlan, BackupSeen, ClaimSeen, JobSeen, JobState, Listing, Progress, ScheduleSettings, Seen,
+    BackupAction, BackupPlan, BackupSeen, Declared, JobSeen, JobState, Listing, Progress, ScheduleSettings, Seen,
     Settings, StoredBackup, plan,
 };
 use mainstay_core::backup::retention::{Folder, Policies, Policy, SegmentUse, State as StoredState, Stored};
@@ -91,7 +93,7 @@ fn manifest() -> StoredBackup {
     StoredBackup {
         size: 5_100_000_000,
         stored: 2_400_000_000,
-        executed: set("a:1-100"),
+        executed: Some(set("a:1-100")),
         location: "s3://shop-backups/prod/shop/x/manifest.json".to_owned(),
         key_id: None,
         mysql_version: "9.7.4".to_owned(),
@@ -103,8 +105,8 @@ fn seen(backups: Vec<BackupSeen>, jobs: Vec<JobSeen>) -> Seen {
     Seen {
         backups,
         jobs,
-        claims: Vec::new(),
         runs: BTreeMap::new(),
+        told: BackupSummary::default(),
         store: Listing::Known {
             folder: Folder::new("prod/shop/uid-shop/").unwrap(),
             backups: Vec::new(),
@@ -127,13 +129,21 @@ fn often(text: &str) -> Settings {
 }
 
 fn planned(state: &State, settings: &Settings, seen: &Seen) -> BackupPlan {
-    plan(&state.subject(), &state.observation(), settings, seen, now())
+    plan(&state.subject(), &state.observation(), &declared(settings), seen, now())
+}
+
+/// With a store that a Job would be given.
+fn declared(settings: &Settings) -> Declared<'_> {
+    Declared {
+        settings: Some(settings),
+        access: Ok(()),
+    }
 }
 
 fn text(action: &BackupAction) -> String {
     match action {
         BackupAction::Create { name, .. } => format!("create {name}"),
-        BackupAction::Start { job, donor, .. } => format!("start {job} from {}", donor.instance),
+        BackupAction::Start(start) => format!("start {} from {}", start.job, start.task.donor.instance),
         BackupAction::Report {
             backup,
             status,
@@ -152,7 +162,6 @@ fn text(action: &BackupAction) -> String {
             )
         }
         BackupAction::DeleteJob { name, .. } => format!("delete job {name}"),
-        BackupAction::DeleteClaim { name, .. } => format!("delete claim {name}"),
         BackupAction::Expire { id, .. } => format!("expire {id}"),
         BackupAction::Prune { keys, .. } => format!("prune {}", keys.join(" ")),
     }
@@ -329,13 +338,9 @@ fn f23_a_backup_is_derived_from_its_job() {
 
 #[test]
 fn f23_what_ended_or_is_gone_leaves_nothing_behind() {
-    let claim = |name: &str| ClaimSeen {
-        name: names::backup_job(name),
-        uid: "uid".to_owned(),
-    };
     let mut deleted = backup("deleted", 5);
     deleted.deleting = true;
-    let mut all = seen(
+    let all = seen(
         vec![
             in_phase(backup("good", 9), BackupPhase::Succeeded),
             deleted,
@@ -348,7 +353,6 @@ fn f23_what_ended_or_is_gone_leaves_nothing_behind() {
             job("running", active(0)),
         ],
     );
-    all.claims = ["good", "deleted", "gone", "running"].map(claim).into();
     let said = lines(&planned(&healthy(3), &Settings::default(), &all));
     let deletions: Vec<_> = said.iter().filter(|line| line.starts_with("delete")).collect();
     assert_eq!(
@@ -357,11 +361,11 @@ fn f23_what_ended_or_is_gone_leaves_nothing_behind() {
             "delete job good-backup",
             "delete job deleted-backup",
             "delete job gone-backup",
-            "delete claim good-backup",
-            "delete claim deleted-backup",
-            "delete claim gone-backup",
         ]
     );
+    // The Job of a former MySQLBackup of that name says nothing about the new one, and goes first.
+    let obsolete = seen(vec![backup("b", 1)], vec![job("b", JobState::Obsolete)]);
+    does(&healthy(3), &obsolete, &["delete job b-backup"]);
     // A foreign Job is neither deleted nor taken for the backup's.
     let foreign = JobSeen {
         ours: false,
@@ -449,7 +453,13 @@ fn f23_a_schedule_of_every_minute_does_not_pile_up() {
                 }
             };
         }
-        let plan = plan(&state.subject(), &state.observation(), &settings, &world, clock);
+        let plan = plan(
+            &state.subject(),
+            &state.observation(),
+            &declared(&settings),
+            &world,
+            clock,
+        );
         for action in plan.actions {
             match action {
                 BackupAction::Create { name, spec } => {
@@ -460,11 +470,11 @@ fn f23_a_schedule_of_every_minute_does_not_pile_up() {
                         ..backup(&name, 0)
                     });
                 }
-                BackupAction::Start { backup, .. } => {
+                BackupAction::Start(start) => {
                     started += 1;
                     world.jobs.push(JobSeen {
                         created_at: clock,
-                        ..job(&backup, active(0))
+                        ..job(&start.backup, active(0))
                     });
                 }
                 BackupAction::Report { backup, status, .. } => {
@@ -549,27 +559,118 @@ fn f22_retention_deletes_one_at_a_time_in_its_own_folder_only() {
     );
     // What is not known is not empty.
     all.store = Listing::Unknown {
-        reason: "access denied".to_owned(),
+        reason: Some("access denied".to_owned()),
     };
     let said = lines(&planned(&healthy(3), &settings, &all));
     assert_eq!(said, ["retention waits for the store to be listed: access denied"]);
     // What has no manifest yet is being written, if its backup has not ended.
+    let slow = backup("slow", 4000);
+    let id = slow.id().unwrap().to_string();
     let leftover = Stored {
-        id: "slow".to_owned(),
+        id: id.clone(),
         schedule: None,
         state: StoredState::Leftover {
             at: minutes_ago(3 * 24 * 60),
         },
     };
     all.store = listing(vec![stored("new", 1), leftover]);
-    assert_eq!(lines(&planned(&healthy(3), &settings, &all)), ["expire slow"]);
-    all.backups = vec![in_phase(backup("slow", 4000), BackupPhase::Running)];
+    assert_eq!(lines(&planned(&healthy(3), &settings, &all)), [format!("expire {id}")]);
+    all.backups = vec![in_phase(slow, BackupPhase::Running)];
     all.jobs = vec![job("slow", active(0))];
     let said = lines(&planned(&healthy(3), &settings, &all));
     assert!(
         said.iter()
             .all(|line| !line.starts_with("expire") && !line.starts_with("prune")),
         "{said:?}"
+    );
+}
+
+/// A policy by age is looked at again when it will have something to do, and not before.
+#[test]
+fn retention_looks_again_when_something_will_be_too_old() {
+    let mut settings = Settings::default();
+    settings.policies.fallback = Policy {
+        count: None,
+        age: Some(SignedDuration::from_hours(10 * 24)),
+    };
+    let mut all = seen(vec![], vec![]);
+    all.store = Listing::Known {
+        folder: Folder::new("prod/shop/uid-shop/").unwrap(),
+        backups: vec![stored("new", 1), stored("old", 7)],
+        segments: vec![],
+    };
+    let plan = planned(&healthy(3), &settings, &all);
+    assert_eq!(plan.actions, []);
+    let three_days = std::time::Duration::from_hours(3 * 24) + std::time::Duration::from_secs(1);
+    assert_eq!(plan.look_again, Some(three_days));
+    // Nothing is judged while the spec cannot be read, or declares nothing.
+    settings.policies.fallback.age = Some(SignedDuration::from_hours(24));
+    let without = Declared {
+        settings: None,
+        access: Ok(()),
+    };
+    let state = healthy(3);
+    let plan = mainstay_core::backup::plan::plan(&state.subject(), &state.observation(), &without, &all, now());
+    assert_eq!((plan.actions, plan.look_again), (vec![], None));
+}
+
+#[test]
+fn a_job_is_given_everything_that_it_needs_or_is_not_made() {
+    let state = healthy(3);
+    let asked = seen(vec![scheduled("now", 1)], vec![]);
+    let plan = planned(&state, &Settings::default(), &asked);
+    let [BackupAction::Start(start)] = plan.actions.as_slice() else {
+        panic!("{plan:?}");
+    };
+    assert_eq!((start.backup.as_str(), start.uid.as_str()), ("now", "uid-now"));
+    let task = &start.task;
+    assert_eq!(task.donor.host, "shop-2.shop-instances.prod.svc");
+    assert_eq!(
+        (task.donor.port, task.donor.server_uuid.as_str()),
+        (33062, uuid(2).as_str())
+    );
+    assert_eq!((task.name.as_str(), task.schedule.as_deref()), ("now", Some("often")));
+    // The name in the store is of this very object, and sorts by its time.
+    assert_eq!(task.id, asked.backups[0].id().unwrap());
+    assert!(task.id.as_str().starts_with("20261129t115900z-"), "{}", task.id);
+    let mut again = asked.backups[0].clone();
+    again.uid = "another".to_owned();
+    assert_ne!(again.id().unwrap(), task.id);
+    // Without the access to the store it waits, and says for what.
+    let without = Declared {
+        settings: Some(&Settings::default()),
+        access: Err("the access to the store (spec.backup.store.credentialsSecret: there is no Secret s)".to_owned()),
+    };
+    let plan = mainstay_core::backup::plan::plan(&state.subject(), &state.observation(), &without, &asked, now());
+    let why = "the access to the store (spec.backup.store.credentialsSecret: there is no Secret s)";
+    assert_eq!(
+        lines(&plan),
+        [
+            format!("report now Pending: waits for {why}"),
+            format!("now waits for {why}")
+        ]
+    );
+}
+
+#[test]
+fn what_this_version_does_not_make_fails_at_once_and_blocks_nothing() {
+    let mut logical = backup("logical", 3);
+    logical.spec.method = Some(BackupMethod::Logical);
+    let mut elsewhere = backup("elsewhere", 2);
+    elsewhere.spec.store =
+        serde_json::from_value(serde_json::json!({"bucket": "b", "credentialsSecret": {"name": "s"}})).unwrap();
+    let said = lines(&planned(
+        &healthy(3),
+        &Settings::default(),
+        &seen(vec![logical, elsewhere, backup("good", 1)], vec![]),
+    ));
+    assert_eq!(
+        said,
+        [
+            "report logical Failed: this version makes no logical backups; create a MySQLBackup without spec.method, or with physical",
+            "report elsewhere Failed: this version stores in the store of the cluster only; create a MySQLBackup without spec.store",
+            "start good-backup from shop-2",
+        ]
     );
 }
 
@@ -586,13 +687,9 @@ fn point(through: &str, own: &str) -> ArchivePoint {
 fn an_idle_cluster_is_not_written_to() {
     let settings = often("*/10 * * * *");
     let mut good = in_phase(scheduled("good", 20), BackupPhase::Succeeded);
-    good.status.completed_at = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime(minutes_ago(
-        15,
-    )));
+    good.status.completed_at = Some(MicroTime(minutes_ago(15)));
     let mut bad = in_phase(scheduled("bad", 40), BackupPhase::Failed);
-    bad.status.completed_at = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime(minutes_ago(
-        39,
-    )));
+    bad.status.completed_at = Some(MicroTime(minutes_ago(39)));
     let all = seen(vec![good, bad], vec![]);
     let first = summary(None, &settings, &all, Some(&point("a:1-100", "")), now());
     assert_eq!(first.last_successful.as_ref().unwrap().name, "good");
@@ -663,6 +760,36 @@ fn a_store_that_cannot_be_used_is_told_with_its_field() {
     let sentence = "spec.backup.store.credentialsSecret: there is no Secret s".to_owned();
     assert_eq!(found, [(ProblemCode::StoreRefused, sentence)]);
     assert_eq!(ProblemCode::StoreRefused.kind().condition, ConditionType::BackupHealthy);
+}
+
+#[test]
+fn a_backup_that_failed_is_told_until_one_succeeds() {
+    let backup_spec = serde_json::json!({"store": {"bucket": "b", "credentialsSecret": {"name": "s"}}});
+    let ended = |name: &str, minutes, phase| {
+        let mut ended = in_phase(backup(name, minutes), phase);
+        ended.status.completed_at = Some(MicroTime(minutes_ago(minutes)));
+        ended.status.error = Some(BackupError {
+            reason: "CopyFailed".to_owned(),
+            message: "no route".to_owned(),
+        });
+        ended
+    };
+    let found = problems(backup_spec.clone(), |observed| {
+        observed.backups.backups = vec![ended("old", 9, BackupPhase::Failed)];
+        observed.backups.store = Listing::Unknown {
+            reason: Some("access denied".to_owned()),
+        };
+    });
+    let codes: Vec<_> = found.iter().map(|(code, _)| *code).collect();
+    assert_eq!(codes, [ProblemCode::BackupFailed, ProblemCode::StoreNotListed]);
+    assert!(found[0].1.starts_with("old failed: no route; "), "{}", found[0].1);
+    let found = problems(backup_spec, |observed| {
+        observed.backups.backups = vec![
+            ended("old", 9, BackupPhase::Failed),
+            ended("new", 1, BackupPhase::Succeeded),
+        ];
+    });
+    assert_eq!(found, []);
 }
 
 /// Written when it is not what is declared, emptied when nothing is declared any more, and not fought over.

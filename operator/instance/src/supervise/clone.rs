@@ -3,26 +3,22 @@
 //! The clone goes into a freshly made directory, never over data. The state file says `cloning` from before the former
 //! directory is deleted until the copy is complete, so whatever is interrupted begins again clean.
 
-use std::time::Duration;
-
 use mainstay_core::observed::Mysqld;
 use mainstay_mysql::CloneDonor;
 use mainstay_mysql::accounts::InitFile;
+use mainstay_mysql::port::CloneProgress;
 use rustix::process::Signal;
 use tokio::sync::oneshot;
-use tokio::time::{Instant, interval, sleep};
+use tokio::time::Instant;
 
 use super::directory::blocking;
-use super::{Next, RESTART_ME, SuperviseError, Supervisor};
+use super::{Next, SuperviseError, Supervisor};
+use crate::copy::{self, CopyError};
 use crate::disk;
 use crate::mysqld::{Server, chain};
 use crate::server::CloneOrder;
+use crate::shared::Shared;
 use crate::state::Stage;
-
-/// How long the empty recipient may take to answer.
-const RECIPIENT: Duration = Duration::from_mins(2);
-/// Between two looks at the progress.
-const PROGRESS: Duration = Duration::from_secs(1);
 
 impl Supervisor {
     /// Gives the former data directory up: from here on its incarnation is nobody's. Answers the order.
@@ -122,60 +118,41 @@ impl Supervisor {
         Ok(None)
     }
 
-    /// Copies, shows how far it is, and ends when the recipient has ended.
+    /// Copies, shows how far it is, and ends when the recipient has ended. An order may come first.
     async fn copy(&mut self, mut recipient: Server, donor: &CloneDonor) -> Result<Option<Next>, SuperviseError> {
         let shared = std::sync::Arc::clone(&self.shared);
-        let mysql = shared.mysql.as_ref();
-        let work = async {
-            let deadline = Instant::now() + RECIPIENT;
-            while let Err(error) = mysql.read_state().await {
-                if Instant::now() > deadline {
-                    return Err(error);
-                }
-                sleep(Duration::from_millis(50)).await;
-            }
-            mysql.clone_from(donor).await
-        };
+        let process = recipient.child.handle();
+        let work = copy::copy(shared.mysql.as_ref(), &mut recipient, donor, |progress| {
+            show_progress(&shared, &donor.host, progress);
+        });
         tokio::pin!(work);
-        let mut ticks = interval(PROGRESS);
-        let (mut copied, mut failure, mut next) = (false, None, None);
-        let (exit, reason) = loop {
+        let mut next = None;
+        let copied = loop {
             tokio::select! {
-                ended = recipient.ended() => break ended,
-                result = &mut work, if !copied => {
-                    copied = true;
-                    if let Err(error) = result {
-                        failure = Some(error);
-                        recipient.child.signal(Signal::KILL);
-                    }
-                }
-                _ = ticks.tick() => self.show_progress(donor).await,
+                copied = &mut work => break copied,
                 request = self.requests.recv() => {
                     if let Some(order) = self.interrupt(request).await {
-                        recipient.child.signal(Signal::KILL);
+                        process.signal(Signal::KILL);
                         next = Some(order);
                     }
                 }
             }
         };
-        match (next, failure) {
+        match (next, copied) {
             (Some(next), _) => Ok(Some(next)),
-            (None, Some(error)) => Err(SuperviseError::Mysql(error)),
-            (None, None) if exit == RESTART_ME => Ok(None),
-            (None, None) => Err(SuperviseError::Ended(reason)),
+            (None, Ok(())) => Ok(None),
+            (None, Err(CopyError::Mysql(error))) => Err(SuperviseError::Mysql(error)),
+            (None, Err(CopyError::Ended(reason))) => Err(SuperviseError::Ended(reason)),
         }
     }
+}
 
-    async fn show_progress(&self, donor: &CloneDonor) {
-        const MIB: u64 = 1024 * 1024;
-        let Ok(progress) = self.shared.mysql.clone_progress().await else {
-            return;
-        };
-        if progress.estimate > 0 {
-            let (copied, estimate) = (progress.copied / MIB, progress.estimate / MIB);
-            self.shared.set_process(|process| {
-                process.message = format!("cloning from {}: {copied} of {estimate} MiB copied", donor.host);
-            });
-        }
+fn show_progress(shared: &Shared, host: &str, progress: CloneProgress) {
+    const MIB: u64 = 1024 * 1024;
+    if progress.estimate > 0 {
+        let (copied, estimate) = (progress.copied / MIB, progress.estimate / MIB);
+        shared.set_process(|process| {
+            process.message = format!("cloning from {host}: {copied} of {estimate} MiB copied");
+        });
     }
 }

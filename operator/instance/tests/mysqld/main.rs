@@ -11,6 +11,7 @@
 )]
 
 mod accounts;
+mod backups;
 mod clones;
 mod commands;
 mod conformance;

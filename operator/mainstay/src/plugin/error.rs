@@ -96,6 +96,16 @@ pub(crate) enum PluginError {
         /// Where it is.
         namespace: String,
     },
+    /// A backup takes longer.
+    #[error("it is not stored after {waited} s, and goes on: kubectl get myb {name} -n {namespace}")]
+    BackupUnfinished {
+        /// In seconds.
+        waited: u64,
+        /// Of the MySQLBackup.
+        name: String,
+        /// Where it is.
+        namespace: String,
+    },
     /// The person did not confirm.
     #[error("not confirmed: {0}")]
     NotConfirmed(String),
@@ -138,6 +148,7 @@ impl PluginError {
     /// Sorts what came back instead of a written annotation.
     pub(crate) fn patch(error: kube::Error, namespace: &str) -> Self {
         match error {
+            kube::Error::Api(status) if matches!(status.code, 409 | 422) => Self::RequestRefused(status.message),
             kube::Error::Api(status) if status.code == 403 => Self::MayNotAsk {
                 namespace: namespace.to_owned(),
                 reason: status.message,

@@ -1,5 +1,6 @@
 //! The kubectl plugin: `kubectl mainstay VERB`, and the same verbs as `mainstay VERB`.
 
+mod backup;
 mod error;
 mod explain;
 #[cfg(test)]
@@ -22,7 +23,9 @@ use kube::api::ListParams;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config, ResourceExt};
 use mainstay_api::MySQLCluster;
+use mainstay_core::names::Names;
 
+pub(crate) use backup::{BackupArgs, backup};
 pub(crate) use error::{PluginError, chain};
 use live::Answers;
 pub(crate) use request::{About, PromoteArgs, ask, promote};
@@ -157,7 +160,9 @@ async fn get(client: &Client, namespace: &str, name: &str) -> Result<MySQLCluste
 /// What the instances answer, and the nodes of their pods. Without access to pods the table has status only.
 async fn instances(client: &Client, namespace: &str, cluster: &str) -> (Answers, BTreeMap<String, String>) {
     let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
-    let ours = ListParams::default().labels(&format!("mysql.mainstay.dev/cluster={cluster}"));
+    // Pods of backups carry the label of the cluster, too.
+    let ours = Names::new(namespace, cluster).selector_text();
+    let ours = ListParams::default().labels(&ours);
     let list = match tokio::time::timeout(REQUEST_TIMEOUT, pods.list(&ours)).await {
         Ok(Ok(list)) => list.items,
         Ok(Err(_)) | Err(_) => return (Answers::new(), BTreeMap::new()),

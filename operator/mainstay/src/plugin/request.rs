@@ -268,7 +268,7 @@ fn done(before: &MySQLCluster, cluster: &MySQLCluster, request: &Request) -> Str
 }
 
 /// To standard error: what is not the result.
-fn say(text: &str) {
+pub(super) fn say(text: &str) {
     // Nothing is left to do when standard error is gone.
     let _ = std::io::stderr().write_all(text.as_bytes());
 }

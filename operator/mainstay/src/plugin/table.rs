@@ -3,11 +3,12 @@
 use std::fmt::Write as _;
 
 use jiff::Timestamp;
+use mainstay_api::backup_status::BackupReference;
 use mainstay_api::status::{ChangeKind, Role};
 use mainstay_core::status::{described, parts, seconds};
 
 use super::live::Disk;
-use super::view::{Acknowledgements, Acknowledges, Change, Lag, Problem, Row, View};
+use super::view::{Acknowledgements, Acknowledges, Backups, Change, Lag, Problem, Row, View};
 
 /// Whether the output may carry colours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +40,10 @@ pub(crate) fn render(view: &View, now: Timestamp, style: Style) -> String {
     out.push('\n');
     if !view.instances.is_empty() {
         instances(&mut out, &view.instances, view.primary.is_some(), style);
+    }
+    if let Some(backups) = &view.backups {
+        out.push_str(&backup_line(backups, now));
+        out.push('\n');
     }
     if let Some(change) = &view.last_change {
         out.push_str(&last_change(change, now));
@@ -185,6 +190,26 @@ fn size(bytes: u64) -> String {
         0 => format!("{} {unit}", tenths / 10),
         tenth => format!("{}.{tenth} {unit}", tenths / 10),
     }
+}
+
+/// `Backups: shop-nightly-… 9h ago, checked 2d ago; recoverable to 3s ago`.
+fn backup_line(backups: &Backups, now: Timestamp) -> String {
+    let ago = |reference: &BackupReference| format!("{} ago", age(reference.completed_at.0, now));
+    let good = backups.last_successful.as_ref();
+    let mut text = good.map_or_else(
+        || "none has succeeded yet".to_owned(),
+        |good| format!("{} {}", good.name, ago(good)),
+    );
+    if let Some(verified) = &backups.last_verified {
+        let _ = write!(text, ", restored and checked {}", ago(verified));
+    }
+    if let Some(failed) = &backups.last_failed {
+        let _ = write!(text, ", {} failed {}", failed.name, ago(failed));
+    }
+    if let Some(at) = backups.recoverable_to {
+        let _ = write!(text, "; recoverable to {} ago", age(at, now));
+    }
+    format!("Backups: {text}")
 }
 
 pub(crate) fn last_change(change: &Change, now: Timestamp) -> String {

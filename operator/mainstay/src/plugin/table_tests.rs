@@ -50,6 +50,32 @@ fn healthy_cluster() {
 }
 
 #[test]
+fn backups_are_one_line() {
+    let reference = |name: &str, at: &str| json!({"name": name, "completedAt": at});
+    let line = |backup: serde_json::Value| {
+        let screen = screen(&cluster(json!({"backup": backup})), &healthy());
+        let line = screen.lines().find(|line| line.starts_with("Backups"));
+        line.unwrap().to_owned()
+    };
+    let good = reference("shop-nightly-1", "2026-11-29T03:00:00.000000Z");
+    assert_eq!(
+        line(json!({"lastSuccessful": good,
+            "lastVerified": reference("shop-nightly-0", "2026-11-27T12:00:00.000000Z"),
+            "archive": {"throughGtid": "", "throughTime": "2026-11-29T11:59:57.000000Z",
+                "observedAt": "2026-11-29T12:00:00.000000Z"}})),
+        "Backups: shop-nightly-1 9h ago, restored and checked 2d ago; recoverable to 3s ago"
+    );
+    assert_eq!(
+        line(json!({"lastFailed": reference("shop-nightly-2", "2026-11-29T11:00:00.000000Z")})),
+        "Backups: none has succeeded yet, shop-nightly-2 failed 60m ago"
+    );
+    assert!(
+        !screen(&cluster(json!({})), &healthy()).contains("Backups"),
+        "none are declared"
+    );
+}
+
+#[test]
 fn healthy_cluster_for_programs() {
     let view = View::new(&cluster(json!({})), &healthy(), &BTreeMap::new());
     insta::assert_yaml_snapshot!(view);

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt as _;
+use mainstay_api::backup_status::BackupReference;
 use mainstay_api::status::{ChangeKind, ElectionPhase, InstanceStatus, LastChange, Phases, Role};
 use mainstay_api::{MySQLCluster, MySQLClusterStatus};
 use serde::Serialize;
@@ -34,6 +35,9 @@ pub(crate) struct View {
     pub(crate) primary_epoch: Option<i64>,
     pub(crate) acknowledgements: Acknowledgements,
     pub(crate) instances: Vec<Row>,
+    /// Backups; unknown where none are declared.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) backups: Option<Backups>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) last_change: Option<Change>,
     /// What is not as it should be, with what to do.
@@ -103,6 +107,24 @@ pub(crate) enum Acknowledges {
     Unknown,
 }
 
+/// What is known of backups.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Backups {
+    /// The newest that succeeded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) last_successful: Option<BackupReference>,
+    /// The newest that failed, while none succeeded since.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) last_failed: Option<BackupReference>,
+    /// The newest that was restored and checked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) last_verified: Option<BackupReference>,
+    /// Everything that was committed until then is in the archive.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) recoverable_to: Option<Timestamp>,
+}
+
 /// The last change of primary.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -167,6 +189,7 @@ impl View {
                 .map(|primary| primary.epoch),
             acknowledgements: acknowledgements(status, connected),
             instances: rows(status, primary, connected, &lives, nodes),
+            backups: backups(cluster, status),
             last_change: status.last_change.as_ref().map(change),
             problems,
             remarks: remarks(cluster, status, answers),
@@ -245,6 +268,21 @@ fn lag(live: Option<&Live>) -> Lag {
         (Some(_), Some(seconds)) => Lag::Following(seconds),
         (Some(_), None) => Lag::Unknown,
     }
+}
+
+fn backups(cluster: &MySQLCluster, status: &MySQLClusterStatus) -> Option<Backups> {
+    let known = status.backup.as_deref();
+    if cluster.spec.backup.is_none() && known.is_none() {
+        return None;
+    }
+    Some(Backups {
+        last_successful: known.and_then(|backup| backup.last_successful.clone()),
+        last_failed: known.and_then(|backup| backup.last_failed.clone()),
+        last_verified: known.and_then(|backup| backup.last_verified.clone()),
+        recoverable_to: known
+            .and_then(|backup| backup.archive.as_ref())
+            .map(|archive| archive.through_time.0),
+    })
 }
 
 pub(crate) fn change(change: &LastChange) -> Change {

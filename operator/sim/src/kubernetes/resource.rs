@@ -77,6 +77,7 @@ pub static RESOURCES: &[Resource] = &[
     namespaced("", "events", "Event"),
     namespaced("events.k8s.io", "events", "Event"),
     with_status(namespaced("apps", "statefulsets", "StatefulSet"), true),
+    with_status(namespaced("batch", "jobs", "Job"), true),
     namespaced("discovery.k8s.io", "endpointslices", "EndpointSlice"),
     with_status(
         namespaced("policy", "poddisruptionbudgets", "PodDisruptionBudget"),

@@ -251,6 +251,7 @@ impl<const N: usize> Planner<N> {
             request: None,
             told: mainstay_core::observed::Told::default(),
             progress: Progress::default(),
+            backups: mainstay_core::backup::plan::Seen::default(),
         }
     }
 

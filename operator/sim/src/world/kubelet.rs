@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::claims::claims_of;
+use super::jobs::is_backup;
 use super::network::API;
 use super::process::{INITIALISE, Phase, Process, START};
 use super::{Flaw, Inner};
@@ -85,7 +86,11 @@ impl Inner {
             let due = if node.is_empty() {
                 self.schedule(pods_resource, pod).then_some(now)
             } else if self.is_up(node) && self.network.connected(node, API) {
-                self.sync_pod(pods_resource, pod, now)
+                if is_backup(pod) {
+                    self.sync_backup(pods_resource, pod, now)
+                } else {
+                    self.sync_pod(pods_resource, pod, now)
+                }
             } else {
                 None
             };
@@ -171,7 +176,7 @@ impl Inner {
     }
 
     /// Secrets, ConfigMaps and claims must exist before a container starts.
-    fn mounts_exist(&self, pod: &Value) -> bool {
+    pub(super) fn mounts_exist(&self, pod: &Value) -> bool {
         let namespace = text(pod, "/metadata/namespace");
         let exists = |plural: &str, name: &str| {
             Resource::find("", plural).is_some_and(|r| self.server.get(&Key::new(r, namespace, name)).is_some())

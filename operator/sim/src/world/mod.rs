@@ -7,6 +7,7 @@ mod claims;
 mod commands;
 pub mod data;
 pub mod flaw;
+mod jobs;
 mod kubelet;
 mod link;
 pub mod network;
@@ -30,6 +31,7 @@ use crate::random::Random;
 pub(crate) use commands::waiting;
 use data::Volume;
 pub use flaw::Flaw;
+pub use jobs::SimPages;
 pub use link::SimDialler;
 use network::Network;
 pub use nodes::Node;
@@ -42,7 +44,6 @@ pub struct World {
     inner: Arc<Mutex<Inner>>,
     changed: Arc<watch::Sender<u64>>,
     server: Server,
-    stores: SimStores,
 }
 
 /// What the lock guards.
@@ -64,6 +65,8 @@ pub struct Inner {
     pub flaw: Option<Flaw>,
     server: Server,
     kubelet: kubelet::Kubelets,
+    backups: jobs::Backups,
+    stores: SimStores,
     /// uids of the pods that the API server has, with their address: what DNS answers.
     in_dns: BTreeSet<String>,
     next_process: u64,
@@ -90,6 +93,8 @@ impl World {
             flaw: None,
             server: server.clone(),
             kubelet: kubelet::Kubelets::default(),
+            backups: jobs::Backups::default(),
+            stores: SimStores::new(server.clock()),
             in_dns: BTreeSet::new(),
             next_process: 1,
             next_ip: 1,
@@ -98,20 +103,18 @@ impl World {
             kubelets_due: None,
             streams: 0,
         };
-        let stores = SimStores::new(server.clock());
-        let world = Self::over(inner, server, stores);
+        let world = Self::over(inner, server);
         for node in nodes {
             world.with(|w| w.add_node(node));
         }
         world
     }
 
-    fn over(inner: Inner, server: Server, stores: SimStores) -> Self {
+    fn over(inner: Inner, server: Server) -> Self {
         Self {
             inner: Arc::new(Mutex::new(inner)),
             changed: Arc::new(watch::Sender::new(0)),
             server,
-            stores,
         }
     }
 
@@ -121,10 +124,11 @@ impl World {
         let inner = self.with(|w| Inner {
             random: Random::new(seed ^ 0x000f_f1ce),
             server: server.clone(),
+            stores: w.stores.copy(),
             streams: 0,
             ..w.clone()
         });
-        Self::over(inner, server, self.stores.copy())
+        Self::over(inner, server)
     }
 
     /// Runs `f` under the lock, then wakes whoever waits for a change.
@@ -194,7 +198,7 @@ impl World {
     /// The object store.
     #[must_use]
     pub fn stores(&self) -> SimStores {
-        self.stores.clone()
+        self.with(|w| w.stores.clone())
     }
 
     /// The API server.
@@ -221,6 +225,7 @@ impl Inner {
             while self.server.collect_garbage() > 0 {}
             self.bind_and_protect_claims();
             self.reconcile_stateful_sets();
+            self.reconcile_jobs();
             let nodes = self.step_nodes(now);
             let kubelets = self.step_kubelets(now);
             let moved = (self.fingerprint() != self.seen).then_some(now);

@@ -8,6 +8,7 @@
 )]
 
 mod appliers;
+mod backups;
 mod bootstrap;
 mod chaos;
 mod crash;

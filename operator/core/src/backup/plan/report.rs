@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, MicroTime, Time};
 use mainstay_api::MySQLBackupStatus;
 use mainstay_api::backup::{BackupError, BackupPhase, BackupProgress, BackupStep};
+use serde::{Deserialize, Serialize};
 
 use super::{BackupAction, BackupPlan, BackupSeen, JobSeen, JobState, STALL, START};
 use crate::GtidSet;
@@ -18,7 +19,8 @@ use crate::view::age;
 const WORTH_TELLING: u64 = 256 << 20;
 
 /// How far a Job is, as it says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Progress {
     /// What is being done.
     pub step: BackupStep,
@@ -31,14 +33,15 @@ pub struct Progress {
 }
 
 /// What the manifest of a backup says.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Stored {
     /// Bytes of data.
     pub size: u64,
     /// Bytes in the store.
     pub stored: u64,
-    /// Transactions that it holds.
-    pub executed: GtidSet,
+    /// Transactions that it holds; absent when there are too many intervals to be told by the Job.
+    pub executed: Option<GtidSet>,
     /// Where its manifest is.
     pub location: String,
     /// Id of the key that encrypts it.
@@ -52,7 +55,8 @@ pub struct Stored {
 /// Writes what became of a backup that has not ended.
 pub(super) fn plan(backup: &BackupSeen, jobs: &BTreeMap<&str, &JobSeen>, now: Timestamp, plan: &mut BackupPlan) {
     let name = names::backup_job(&backup.name);
-    let Some(job) = jobs.get(name.as_str()) else {
+    let job = jobs.get(name.as_str()).filter(|job| job.state != JobState::Obsolete);
+    let Some(job) = job else {
         if backup.status.phase == Some(BackupPhase::Running) {
             let message = "its Job is gone; create another MySQLBackup, or wait for the next run of its schedule";
             write(backup, failed(backup, "JobGone", message, now), Some(name), plan);
@@ -99,7 +103,14 @@ fn of_job(backup: &BackupSeen, job: &JobSeen, now: Timestamp, plan: &mut BackupP
             failed(backup, "NoManifest", message, now)
         }
         JobState::Failed { reason, message } => failed(backup, reason, message, now),
+        // Not of this backup.
+        JobState::Obsolete => backup.status.clone(),
     }
+}
+
+/// Writes why a backup cannot be made at all.
+pub(super) fn refused(backup: &BackupSeen, reason: &str, message: &str, now: Timestamp, plan: &mut BackupPlan) {
+    write(backup, failed(backup, reason, message, now), None, plan);
 }
 
 /// Says for what a backup waits that could not be started.
@@ -177,11 +188,12 @@ fn succeeded(backup: &BackupSeen, job: &JobSeen, stored: &Stored) -> MySQLBackup
         progress: None,
         size_bytes: Some(signed(stored.size)),
         stored_bytes: Some(signed(stored.stored)),
-        gtid_executed: Some(stored.executed.to_string()),
+        gtid_executed: stored.executed.as_ref().map(GtidSet::to_string),
         location: Some(stored.location.clone()),
         encryption_key_id: stored.key_id.clone(),
         mysql_version: Some(stored.mysql_version.clone()),
         error: None,
+        conditions: complete("True", "Stored", "", stored.completed_at),
         ..running(backup, job)
     }
 }
@@ -197,8 +209,22 @@ fn failed(backup: &BackupSeen, reason: &str, message: &str, now: Timestamp) -> M
             reason: reason.to_owned(),
             message: message.to_owned(),
         }),
+        conditions: complete("False", reason, message, now),
         ..backup.status.clone()
     }
+}
+
+/// What `kubectl wait --for=condition=Complete` looks at.
+fn complete(status: &str, reason: &str, message: &str, at: Timestamp) -> Vec<Condition> {
+    vec![Condition {
+        type_: "Complete".to_owned(),
+        status: status.to_owned(),
+        reason: reason.to_owned(),
+        message: message.to_owned(),
+        // Kubernetes keeps whole seconds.
+        last_transition_time: Time(Timestamp::from_second(at.as_second()).unwrap_or(at)),
+        observed_generation: None,
+    }]
 }
 
 fn sentence(progress: Progress) -> String {

@@ -4,9 +4,12 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use mainstay_api::backup::{BackupMethod, BackupPhase};
+use mainstay_api::backup_status::BackupSummary;
 use mainstay_api::{MySQLBackupSpec, MySQLBackupStatus};
+use sha2::{Digest as _, Sha256};
 
 use super::report::{Progress, Stored as StoredBackup};
+use crate::backup::keys::{BackupId, InvalidKey};
 use crate::backup::retention::{Folder, Policies, SegmentUse, Stored};
 use crate::backup::schedule::{Runs, Schedule, Switches};
 
@@ -37,12 +40,25 @@ pub struct Seen {
     pub backups: Vec<BackupSeen>,
     /// Jobs with the names that backups of the cluster have, whoever made them.
     pub jobs: Vec<JobSeen>,
-    /// Claims that were made for backups of the cluster.
-    pub claims: Vec<ClaimSeen>,
     /// What status knows of the schedules.
     pub runs: BTreeMap<String, Runs>,
+    /// What status said before.
+    pub told: BackupSummary,
     /// What is in the store.
     pub store: Listing,
+}
+
+impl Default for Seen {
+    /// Nothing was seen, and nothing is known of the store.
+    fn default() -> Self {
+        Self {
+            backups: Vec::new(),
+            jobs: Vec::new(),
+            runs: BTreeMap::new(),
+            told: BackupSummary::default(),
+            store: Listing::Unknown { reason: None },
+        }
+    }
 }
 
 /// A `MySQLBackup`.
@@ -67,6 +83,20 @@ impl BackupSeen {
     #[must_use]
     pub fn ended(&self) -> bool {
         self.status.phase.is_some_and(BackupPhase::is_final)
+    }
+
+    /// Its name in the store: when it was created, and a hash of its uid. The same for whoever asks, and another one for a
+    /// `MySQLBackup` that is created again under its old name.
+    ///
+    /// # Errors
+    /// Its time cannot be written.
+    pub fn id(&self) -> Result<BackupId, InvalidKey> {
+        let digest = Sha256::digest(self.uid.as_bytes());
+        let hash = digest
+            .iter()
+            .take(4)
+            .fold(0_u32, |hash, byte| hash << 8 | u32::from(*byte));
+        BackupId::at(self.created_at, &format!("{hash:08x}"))
     }
 
     /// The due time that it stands for.
@@ -116,6 +146,8 @@ pub enum JobState {
         /// What its manifest says; `None` when it told of none.
         stored: Option<Box<StoredBackup>>,
     },
+    /// It is of a `MySQLBackup` that was deleted, and whose name another one has now.
+    Obsolete,
     /// It was given up.
     Failed {
         /// Why: a word and a sentence.
@@ -123,15 +155,6 @@ pub enum JobState {
         /// The sentence.
         message: String,
     },
-}
-
-/// A claim.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ClaimSeen {
-    /// Its name, which is its Job's.
-    pub name: String,
-    /// Its uid.
-    pub uid: String,
 }
 
 /// What is in the cluster's folder of the store.
@@ -148,7 +171,7 @@ pub enum Listing {
     },
     /// It was not, or not yet: nothing is deleted.
     Unknown {
-        /// Why.
-        reason: String,
+        /// Why it cannot be; `None` while it is being done.
+        reason: Option<String>,
     },
 }

@@ -11,7 +11,7 @@ use crate::names::CLAIM_TEMPLATE;
 use crate::validate::ValidatedCluster;
 
 /// The instance manager's binary.
-pub(super) const BIN: &str = "bin";
+pub(in crate::build) const BIN: &str = "bin";
 const RUN: &str = "run";
 const CONFIG: &str = "config";
 const SYSTEM: &str = "system";
@@ -97,7 +97,7 @@ pub(super) fn of_mysql(cluster: &ValidatedCluster) -> Vec<VolumeMount> {
     mounts
 }
 
-fn empty(name: &str, source: EmptyDirVolumeSource) -> Volume {
+pub(in crate::build) fn empty(name: &str, source: EmptyDirVolumeSource) -> Volume {
     Volume {
         name: name.to_owned(),
         empty_dir: Some(source),
@@ -116,7 +116,7 @@ fn optional(volume: Volume) -> Volume {
 }
 
 /// A Secret's keys as files; all of them when none is named.
-fn secret(volume: &str, secret: String, keys: &[&str]) -> Volume {
+pub(in crate::build) fn secret(volume: &str, secret: String, keys: &[&str]) -> Volume {
     let items = keys.iter().map(|&key| KeyToPath {
         key: key.to_owned(),
         path: key.to_owned(),

@@ -7,6 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use mainstay_core::GtidSet;
 use mainstay_core::action::{Action, InstanceCommand, Verb, VerbKind};
 use mainstay_core::analyse::{Analysis, analyse};
+use mainstay_core::backup::plan::Seen;
 use mainstay_core::check::check;
 use mainstay_core::observed::{
     Answer, Busy, ClaimView, Disk, Heard, InstanceObserved, InstanceReport, Mysqld, ObjectKey, ObjectKind, ObjectView,
@@ -189,6 +190,7 @@ fn observed(instances: Vec<InstanceObserved>, replicas: usize) -> Observed {
         request: None,
         told: Told::default(),
         progress: Progress::default(),
+        backups: Seen::default(),
     }
 }
 

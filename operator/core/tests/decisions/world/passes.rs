@@ -71,6 +71,7 @@ impl World {
             request: self.request.clone(),
             told: status::told(Some(&self.kubernetes.status)),
             progress: Progress::default(),
+            backups: mainstay_core::backup::plan::Seen::default(),
         }
     }
 

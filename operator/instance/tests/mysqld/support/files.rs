@@ -30,7 +30,7 @@ pub(super) fn leaf_for(issuer: &Issuer, names: &[&str], uri: &str) -> (String, S
 
 /// Where servers keep their data: in memory, where there is enough of it. They sync all the time, and nothing here depends
 /// on a disk; those that stall or fail are made so on purpose.
-pub(super) fn fast_directory() -> PathBuf {
+pub(crate) fn fast_directory() -> PathBuf {
     const ENOUGH: u64 = 8 << 30;
     let memory = PathBuf::from("/dev/shm");
     let free = rustix::fs::statvfs(&memory).map_or(0, |stat| stat.f_bavail.saturating_mul(stat.f_frsize));
@@ -39,7 +39,7 @@ pub(super) fn fast_directory() -> PathBuf {
 
 /// A port that nobody has, and nobody gets until it is used: below those that the kernel gives to connections, and given
 /// out once in a process.
-pub(super) fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     const FIRST: u32 = 10_000;
     const PORTS: u32 = 20_000;
     static GIVEN: AtomicU32 = AtomicU32::new(0);
@@ -106,7 +106,7 @@ pub(super) fn my_cnf() -> String {
     mainstay_core::mycnf::render(&cluster)
 }
 
-pub(super) fn write(path: &Path, text: &str) {
+pub(crate) fn write(path: &Path, text: &str) {
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
     std::fs::write(path, text).unwrap();
 }

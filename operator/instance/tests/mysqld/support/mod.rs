@@ -33,7 +33,8 @@ pub(crate) mod raw;
 mod template;
 pub(crate) mod wire;
 
-use files::{ca, free_port, leaf, leaf_for, my_cnf, programs, write};
+use files::{ca, leaf, leaf_for, my_cnf, programs};
+pub(crate) use files::{fast_directory, free_port, write};
 
 /// A test fails when what it waits for has not come after this long.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);

@@ -1,0 +1,278 @@
+//! `mainstay instance backup`: the program of a backup's Job (docs/backup.md, "The Job").
+//!
+//! It clones a replica into a temporary server, boots the copy once, stops it cleanly, and streams the data directory to the
+//! store, manifest last. What came of it is the container's termination message, how far it is a page.
+
+mod page;
+mod progress;
+mod server;
+mod store;
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use mainstay_core::GtidSet;
+use mainstay_core::backup::plan::StoredBackup;
+use mainstay_core::backup::wire::{Outcome, Task};
+use mainstay_core::backup::{BackupManifest, Key};
+use mainstay_core::layout;
+use mainstay_core::rules::InstanceName;
+use mainstay_store::{Access, Store};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::timeout;
+
+pub use page::read as read_page;
+use progress::Course;
+use server::Servers;
+
+use crate::config::{Config, ConfigError, Paths, Peers, Ports, Programs, Timing};
+use crate::mysqld::chain;
+
+/// Where a container leaves its last words.
+const LAST_WORDS: &str = "/dev/termination-log";
+/// How long an upload may take to be aborted when the pod is stopped.
+const ABORT: Duration = Duration::from_secs(20);
+
+/// What the program is told.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// What it is to do.
+    pub task: Task,
+    /// Where the access to the store is mounted.
+    pub store: PathBuf,
+    /// Where the termination message is written.
+    pub last_words: PathBuf,
+    /// Where the page is served.
+    pub page: SocketAddr,
+    /// A backup that does not move for this long gives itself up.
+    pub stall: Duration,
+    /// The temporary server: its files, and the programs of the image.
+    pub server: Config,
+}
+
+impl Settings {
+    /// Those of the container of a Job.
+    pub fn from_env() -> Result<Self, ConfigError> {
+        let text = std::env::var(layout::env::BACKUP).map_err(|_| ConfigError::Missing(layout::env::BACKUP))?;
+        let task = Task::from_text(&text).map_err(|_| ConfigError::Invalid {
+            name: layout::env::BACKUP,
+            value: text,
+            wanted: "the task of a backup, as JSON",
+        })?;
+        Ok(Self {
+            server: temporary(Paths::in_container(), Programs::in_container()),
+            task,
+            store: layout::STORE_DIR.into(),
+            last_words: LAST_WORDS.into(),
+            page: SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), layout::PORT_HTTP),
+            stall: mainstay_core::backup::plan::STALL,
+        })
+    }
+}
+
+/// The configuration of a server that nobody connects to but this program.
+#[must_use]
+pub fn temporary(paths: Paths, programs: Programs) -> Config {
+    Config {
+        namespace: String::new(),
+        cluster: String::new(),
+        instance: InstanceName("backup".to_owned()),
+        ordinal: 0,
+        host: "localhost".to_owned(),
+        pod_ip: IpAddr::V6(Ipv6Addr::LOCALHOST),
+        server_id_base: 1,
+        config_hash: String::new(),
+        paths,
+        ports: Ports {
+            mysql: layout::PORT_MYSQL,
+            admin: layout::PORT_ADMIN,
+            grpc: layout::PORT_GRPC,
+            http: layout::PORT_HTTP,
+        },
+        peers: Peers::Names,
+        api_server: None,
+        mysql_bind: "127.0.0.1".to_owned(),
+        bind: IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+        programs,
+        timing: Timing::default(),
+        adopt_orphans: std::process::id() == 1,
+    }
+}
+
+/// Why there is no backup: a word for status, and a sentence with what to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Failure {
+    reason: &'static str,
+    message: String,
+}
+
+impl Failure {
+    fn new(reason: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            reason,
+            message: message.into(),
+        }
+    }
+
+    /// One that an error caused.
+    fn of(reason: &'static str, error: &dyn std::error::Error) -> Self {
+        Self::new(reason, chain(error))
+    }
+}
+
+/// Makes the backup until SIGTERM or SIGINT, and leaves the last words. `Err` is why it failed.
+pub async fn run(settings: Settings) -> Result<(), String> {
+    let (mut terminate, mut interrupt) = match (signal(SignalKind::terminate()), signal(SignalKind::interrupt())) {
+        (Ok(terminate), Ok(interrupt)) => (terminate, interrupt),
+        _ => return Err("failed to listen for signals".to_owned()),
+    };
+    let stop = async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    };
+    let last_words = settings.last_words.clone();
+    let outcome = make(settings, stop).await;
+    if let Err(error) = std::fs::write(&last_words, outcome.to_text()) {
+        tracing::error!(%error, "failed to write the termination message");
+    }
+    match outcome {
+        Outcome::Stored(stored) => {
+            tracing::info!(
+                location = stored.location,
+                bytes = stored.size,
+                stored = stored.stored,
+                "stored"
+            );
+            Ok(())
+        }
+        Outcome::Failed { reason, message } => Err(format!("{reason}: {message}")),
+    }
+}
+
+/// Makes the backup, or says why there is none. When `stop` is ready it is given up, and what was begun in the store is aborted.
+pub async fn make(settings: Settings, stop: impl Future<Output = ()> + Send) -> Outcome {
+    let course = Arc::new(Course::default());
+    let page = match page::serve(settings.page, Arc::clone(&course)).await {
+        Ok(page) => page,
+        Err(error) => {
+            let error: &dyn std::error::Error = &error;
+            return failed(Failure::of("PageFailed", error));
+        }
+    };
+    let made = make_until(&settings, &course, stop).await;
+    page.abort();
+    match made {
+        Ok(stored) => Outcome::Stored(Box::new(stored)),
+        Err(failure) => failed(failure),
+    }
+}
+
+fn failed(failure: Failure) -> Outcome {
+    Outcome::Failed {
+        reason: failure.reason.to_owned(),
+        message: failure.message,
+    }
+}
+
+async fn make_until(
+    settings: &Settings,
+    course: &Arc<Course>,
+    stop: impl Future<Output = ()> + Send,
+) -> Result<StoredBackup, Failure> {
+    let access = store::access(&settings.store)?;
+    let store = store::open(&access).await?;
+    let servers = Servers::new(&settings.server, Arc::clone(course)).map_err(|e| Failure::of("ServerFailed", &e))?;
+    let work = Work {
+        settings,
+        access: &access,
+        store: store.as_ref(),
+        servers: &servers,
+        course,
+    };
+    let made = tokio::select! {
+        made = work.all() => made,
+        () = stop => Err(Failure::new("Interrupted", "the pod was asked to stop")),
+        () = course.stalled(settings.stall) => {
+            let minutes = settings.stall.as_secs() / 60;
+            Err(Failure::new("Stalled", format!("nothing moved for {minutes} minutes while {}", course.doing())))
+        }
+    };
+    servers.kill();
+    if made.is_err() {
+        // Dropped work aborts its upload in the background; this is for when it did not come to that.
+        let cleaned = timeout(ABORT, store::abort_uploads(store.as_ref(), &access, &settings.task.id)).await;
+        if !matches!(cleaned, Ok(Ok(()))) {
+            tracing::warn!("an upload may be unfinished in the store; the operator aborts it later");
+        }
+    }
+    made
+}
+
+/// One backup.
+struct Work<'a> {
+    settings: &'a Settings,
+    access: &'a Access,
+    store: &'a dyn Store,
+    servers: &'a Servers,
+    course: &'a Course,
+}
+
+impl Work<'_> {
+    async fn all(&self) -> Result<StoredBackup, Failure> {
+        let began = Timestamp::now();
+        let task = &self.settings.task;
+        // The store is asked first: with wrong credentials nothing is copied.
+        if let Some(manifest) = store::prepare(self.store, self.access, &task.id).await? {
+            tracing::info!("an earlier pod has stored this backup");
+            return self.stored(&manifest);
+        }
+        let version = self.servers.version().await?;
+        self.servers.clear().await?;
+        self.servers.copy(&task.donor).await?;
+        let executed = self.servers.boot().await?;
+        let manifest = self.upload(began, version, executed).await?;
+        store::put_manifest(self.store, self.access, &manifest).await?;
+        self.stored(&manifest)
+    }
+
+    async fn upload(&self, began: Timestamp, version: String, executed: GtidSet) -> Result<BackupManifest, Failure> {
+        let data = self.settings.server.paths.data();
+        let task = &self.settings.task;
+        let packed = store::upload(self.store, self.access, &task.id, &data, self.course).await?;
+        Ok(store::manifest(
+            task,
+            self.access,
+            packed,
+            store::Copied {
+                began,
+                version,
+                executed,
+            },
+        ))
+    }
+
+    fn stored(&self, manifest: &BackupManifest) -> Result<StoredBackup, Failure> {
+        let key = self.access.cluster.backup_manifest(&manifest.id);
+        Ok(StoredBackup {
+            size: manifest.uncompressed_bytes,
+            stored: manifest.stored_bytes(),
+            executed: Some(manifest.gtid_executed.clone()),
+            location: location(self.access, &key)?,
+            key_id: manifest.encryption.as_ref().map(|encryption| encryption.key_id.clone()),
+            mysql_version: manifest.mysql_version.clone(),
+            completed_at: manifest.completed_at,
+        })
+    }
+}
+
+/// `s3://bucket/prefix/key`.
+fn location(access: &Access, key: &Key) -> Result<String, Failure> {
+    let prefix = mainstay_core::backup::Folder::parse(access.store.prefix.trim_matches('/'));
+    let prefix = prefix.map_err(|error| Failure::of("AccessRefused", &error))?;
+    Ok(format!("s3://{}/{prefix}{key}", access.store.bucket))
+}
