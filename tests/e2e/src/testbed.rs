@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use serde::Deserialize;
 
 use crate::process;
 
@@ -11,6 +12,23 @@ use crate::process;
 const NODE: Duration = Duration::from_mins(1);
 /// How long an image may take to be packed or loaded.
 const IMAGE: Duration = Duration::from_mins(3);
+
+/// The testbed's S3 server.
+#[derive(Clone, Debug, Deserialize)]
+pub struct S3Server {
+    /// URL.
+    #[serde(rename = "AWS_ENDPOINT_URL")]
+    pub endpoint: String,
+    /// Access key.
+    #[serde(rename = "AWS_ACCESS_KEY_ID")]
+    pub access_key: String,
+    /// Secret key.
+    #[serde(rename = "AWS_SECRET_ACCESS_KEY")]
+    pub secret_key: String,
+    /// A bucket that exists.
+    #[serde(rename = "S3_BUCKET")]
+    pub bucket: String,
+}
 
 /// The testbed of this checkout.
 #[derive(Clone, Debug)]
@@ -68,6 +86,12 @@ impl Testbed {
     /// Runs kubectl or helm with the testbed's kubeconfig; the standard output.
     pub async fn tool(&self, name: &str, args: &[&str], limit: Duration) -> Result<String> {
         self.call(&[&[name], args].concat(), limit).await
+    }
+
+    /// The S3 server: how it is reached, and with which keys.
+    pub async fn s3(&self) -> Result<S3Server> {
+        let printed = self.call(&["s3", "--json"], NODE).await?;
+        serde_json::from_str(&printed).context("failed to read what the testbed says of its S3 server")
     }
 
     /// Cuts the power of a node: everything on it ends at once.

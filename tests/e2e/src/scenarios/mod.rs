@@ -1,6 +1,7 @@
 //! The scenarios, in the order in which they run.
 
 mod all_at_once;
+mod backups;
 mod broken;
 mod churn;
 mod configuration;
@@ -88,6 +89,14 @@ pub const ALL: &[Scenario] = &[
         LIMIT,
         plugin::status,
         "kubectl mainstay status shows the cluster"
+    ),
+    scenario!(
+        "backup",
+        Ci,
+        Shared,
+        Duration::from_mins(6),
+        backups::by_hand,
+        "a backup by hand is stored, told and leaves nothing behind; a missing Secret is named"
     ),
     scenario!(
         "sizes-f15",
