@@ -434,12 +434,17 @@ impl Mysql for Adapter {
         let notes = self.notes(limit).await?;
         let mut enabled = 0;
         for row in &rows {
-            let (schema, name) = (read::text(row, 0)?, read::text(row, 1)?);
+            let (schema, name, definer) = (read::text(row, 0)?, read::text(row, 1)?, read::text(row, 2)?);
             if notes.is_disabled(&schema, &name) {
                 continue;
             }
-            self.run(&self.writer, WHAT, limit, &[sql::enable_event(&schema, &name)])
-                .await?;
+            self.run(
+                &self.writer,
+                WHAT,
+                limit,
+                &[sql::enable_event(&schema, &name, &definer)],
+            )
+            .await?;
             enabled += 1;
         }
         Ok(enabled)

@@ -12,6 +12,7 @@ mod notes;
 pub mod port;
 pub mod quote;
 mod read;
+pub mod recovery;
 mod session;
 mod sql;
 pub mod state;

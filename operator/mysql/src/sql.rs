@@ -283,18 +283,22 @@ pub(crate) fn set_event_scheduler(on: bool) -> Statement {
     Statement::plain(format!("SET GLOBAL event_scheduler={}", if on { "ON" } else { "OFF" }))
 }
 
-/// `SLAVESIDE_DISABLED` is the word of 8.0.
+/// Events that are disabled because another server created them. `SLAVESIDE_DISABLED` is the word of 8.0.
+pub(crate) const EVENTS_FROM_ELSEWHERE: &str = "SELECT EVENT_SCHEMA, EVENT_NAME, DEFINER FROM information_schema.EVENTS \
+WHERE STATUS IN ('REPLICA_SIDE_DISABLED','SLAVESIDE_DISABLED')";
+
+/// The same, of these servers.
 pub(crate) fn events_of(server_ids: &[u32]) -> Statement {
     let list = server_ids.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
-    Statement::plain(format!(
-        "SELECT EVENT_SCHEMA, EVENT_NAME FROM information_schema.EVENTS \
-         WHERE STATUS IN ('REPLICA_SIDE_DISABLED','SLAVESIDE_DISABLED') AND ORIGINATOR IN ({list})"
-    ))
+    Statement::plain(format!("{EVENTS_FROM_ELSEWHERE} AND ORIGINATOR IN ({list})"))
 }
 
-pub(crate) fn enable_event(schema: &str, name: &str) -> Statement {
+/// Whoever alters an event becomes its definer, with whose rights it runs, unless the statement says who is.
+pub(crate) fn enable_event(schema: &str, name: &str, definer: &str) -> Statement {
+    let (user, host) = definer.rsplit_once('@').unwrap_or((definer, "%"));
     Statement::plain(format!(
-        "ALTER EVENT {}.{} ENABLE",
+        "ALTER DEFINER={} EVENT {}.{} ENABLE",
+        quote::account(user, host),
         quote::identifier(schema),
         quote::identifier(name)
     ))

@@ -43,6 +43,12 @@ impl Version {
         self.at_least(8, 3, 0)
     }
 
+    /// Whether this server can be started on the files of a server of another version: of the same series, and not newer.
+    #[must_use]
+    pub const fn can_start_on(&self, files: &Self) -> bool {
+        self.major == files.major && self.minor == files.minor && self.patch >= files.patch
+    }
+
     const fn at_least(&self, major: u32, minor: u32, patch: u32) -> bool {
         if self.major != major {
             return self.major > major;
