@@ -8,12 +8,14 @@
 
 mod access;
 pub mod archive;
+pub mod catalog;
 mod error;
 mod faults;
 mod memory;
 pub mod parts;
 pub mod pipe;
 mod port;
+mod recovery;
 mod s3;
 
 pub use access::{ACCESS_FILE, Access, AccessError};
@@ -24,4 +26,5 @@ pub use memory::Memory;
 pub use port::{
     Body, Depth, Download, Entry, Existing, Incomplete, Listing, ObjectInfo, Span, Store, Stored, StreamOptions,
 };
+pub use recovery::{RECOVERY_FILE, RecoveryOrder, RecoverySource};
 pub use s3::{Identity, Keys, S3, Settings, SettingsError};
