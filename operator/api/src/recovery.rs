@@ -21,8 +21,9 @@ pub struct Recovery {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<RecoveryTarget>,
 
-    /// Entry of a Secret with the key that decrypts the source; keys of older ids are the entries that are named so. Unset: what
-    /// the backup's cluster uses, or nothing is encrypted.
+    /// Entry of a Secret with the private key (`AGE-SECRET-KEY-1…`) that decrypts the source. Every other entry of that Secret
+    /// that is such a key is tried, too: what was stored before a rotation needs the key of then. Unset: the keys of the
+    /// backup's cluster, if there is one, or nothing is encrypted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key_secret: Option<SecretEntry>,
 }

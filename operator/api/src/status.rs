@@ -86,12 +86,49 @@ pub struct MySQLClusterStatus {
     /// The last change of primary.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_change: Option<LastChange>,
+    /// The recovery of the data with which the cluster began.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recovery: Option<Box<RecoveryStatus>>,
     /// Backups and the archive.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backup: Option<Box<BackupSummary>>,
     /// What stands between the declared and the actual state, by type.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
+}
+
+/// The recovery of the data with which a cluster began (`spec.bootstrap.recovery`).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RecoveryStatus {
+    /// How far it is.
+    pub phase: RecoveryPhase,
+    /// One line for people: how far it is, or why it does not succeed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// The backup with which it began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backup: Option<String>,
+    /// The point that was reached: everything in this GTID set was recovered, and nothing else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reached_gtid: Option<String>,
+    /// When the last of it was committed, by the clock of the server that did, if the archive says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reached_time: Option<MicroTime>,
+    /// When the recovery ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub completed_at: Option<MicroTime>,
+}
+
+/// How far a recovery is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum RecoveryPhase {
+    /// The first instance is made, or recovers the data.
+    Running,
+    /// It does not succeed, and is tried again; nothing was made.
+    Failed,
+    /// The target was reached.
+    Done,
 }
 
 /// What the cluster is doing.

@@ -24,6 +24,7 @@ mod pki;
 pub mod platform;
 pub mod pool;
 mod reconcile;
+mod recovery_source;
 mod requests;
 mod secret_data;
 mod settings;

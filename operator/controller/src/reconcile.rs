@@ -196,6 +196,7 @@ fn tell(context: &Context, about: &MySQLCluster, news: &[News]) {
         let action = match news {
             News::Changed(_) => "Change",
             News::Answered(_) => "Request",
+            News::Recovery(_) => "Recover",
         };
         context
             .events

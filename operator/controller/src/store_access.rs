@@ -34,7 +34,7 @@ pub(crate) struct Refusal {
     pub(crate) message: String,
 }
 
-fn refused(field: impl Into<String>, message: impl Into<String>) -> AccessError {
+pub(crate) fn refused(field: impl Into<String>, message: impl Into<String>) -> AccessError {
     AccessError::Refused(Refusal {
         field: field.into(),
         message: message.into(),
@@ -129,6 +129,20 @@ impl Reader<'_> {
     pub(crate) async fn entry(&self, entry: &SecretEntry, field: &str) -> Result<SecretString, AccessError> {
         let secret = self.secret(&entry.name, field).await?;
         value(&secret, &entry.name, &entry.key, field)
+    }
+
+    /// Every private key in a Secret: what was stored before a rotation needs the key of then. What else is in it is passed over.
+    pub(crate) async fn private_keys(&self, name: &str, field: &str) -> Result<Vec<PrivateKey>, AccessError> {
+        let secret = self.secret(name, field).await?;
+        let names = secret.data.iter().flatten().map(|(name, _)| name);
+        let texts = names.filter_map(|name| secret_data::secret(&secret, name));
+        Ok(texts.filter_map(|text| PrivateKey::parse(&text).ok()).collect())
+    }
+
+    /// The private key in an entry, which has to be one.
+    pub(crate) async fn private_key(&self, entry: &SecretEntry, field: &str) -> Result<PrivateKey, AccessError> {
+        let text = self.entry(entry, field).await?;
+        PrivateKey::parse(&text).map_err(|error| unusable(entry, field, &error.to_string()))
     }
 
     async fn secret(&self, name: &str, field: &str) -> Result<Secret, AccessError> {

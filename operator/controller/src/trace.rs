@@ -82,6 +82,7 @@ fn action(action: &Action) -> String {
         Action::LabelPod { instance, role, .. } => format!("label {instance} {}", role.unwrap_or("none")),
         Action::CreateCa { .. } => "CA".to_owned(),
         Action::IssueServerCertificate { .. } => "server certificate".to_owned(),
+        Action::WriteRecovery { secret, .. } => format!("recovery {secret}"),
         Action::WriteClientCa => "client CAs".to_owned(),
         Action::WriteStoreAccess { .. } => "access to the store".to_owned(),
         Action::Record(record) => format!("record epoch {} {}", record.rules.epoch, record.reason),

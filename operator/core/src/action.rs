@@ -14,7 +14,7 @@ use std::time::Duration;
 use crate::GtidSet;
 use crate::observed::ObjectKey;
 use crate::rules::{InstanceName, MemberId, Rules};
-use crate::validate::Destination;
+use crate::validate::{Destination, RecoveryWish};
 
 /// One step of a plan.
 #[derive(Clone, Debug, PartialEq)]
@@ -67,6 +67,13 @@ pub enum Action {
     WriteStoreAccess {
         /// What is declared.
         destination: Option<Box<Destination>>,
+    },
+    /// Look the source of a recovery up, and write the Secret with which the first instance recovers its data.
+    WriteRecovery {
+        /// Name of the Secret.
+        secret: String,
+        /// What is recovered.
+        wish: Box<RecoveryWish>,
     },
     /// Write the rules' memory to status by compare-and-set. Nothing after it happens if it is lost.
     Record(Box<Record>),

@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::action::{Action, Desired, Verb};
-use crate::observed::{InstanceObserved, InstanceReport, Mysqld, ObjectKind, Observed};
+use crate::observed::{InstanceObserved, InstanceReport, Mysqld, ObjectKey, ObjectKind, Observed};
 use crate::plan::Plan;
 use crate::rules::{MemberId, Memory, Phase, Rules};
 use crate::subject::Subject;
@@ -57,7 +57,7 @@ pub fn check(subject: &Subject<'_>, observed: &Observed, plan: &Plan, now: Times
                 let harmless = matches!(
                     key.kind,
                     ObjectKind::ConfigMap | ObjectKind::PodDisruptionBudget | ObjectKind::EndpointSlice
-                );
+                ) || checker.is_used_recovery(key);
                 violations.unless(harmless, 9, || format!("{key:?} is deleted"));
             }
             Action::Apply(desired) => checker.apply(desired, &mut violations),
@@ -67,7 +67,8 @@ pub fn check(subject: &Subject<'_>, observed: &Observed, plan: &Plan, now: Times
             | Action::CreateCa { .. }
             | Action::IssueServerCertificate { .. }
             | Action::WriteClientCa
-            | Action::WriteStoreAccess { .. } => {}
+            | Action::WriteStoreAccess { .. }
+            | Action::WriteRecovery { .. } => {}
         }
     }
     checker.risk(plan, &mut violations);
@@ -152,6 +153,12 @@ impl<'a> Checker<'a> {
         self.find(&primary.id).filter(|(_, report)| {
             report.writable && report.mysqld == Mysqld::Running && report.persisted.epoch >= primary.epoch
         })
+    }
+
+    /// The Secret of a recovery that is over, or that nobody asks for.
+    fn is_used_recovery(&self, key: &ObjectKey) -> bool {
+        let over = self.open_primary().is_some() || self.subject.recovery().is_none();
+        key.kind == ObjectKind::Secret && key.name == self.subject.names().recovery_secret() && over
     }
 
     /// Invariant 13, the first half.

@@ -72,6 +72,9 @@ pub mod env {
     pub const BACKUP: &str = "MAINSTAY_BACKUP";
     /// Hash of the ConfigMap that this pod refers to, reported as `config_hash`.
     pub const CONFIG_HASH: &str = "MAINSTAY_CONFIG_HASH";
+    /// Digest of `spec.bootstrap.recovery`, where it is declared: the first instance makes no empty data directory, but
+    /// recovers the data, or is cloned.
+    pub const RECOVERY: &str = "MAINSTAY_RECOVERY";
 }
 
 /// URI in the certificate of the operator, which may command.

@@ -240,6 +240,8 @@ pub struct InstanceReport {
     pub history_reset: bool,
     /// The pod is being stopped and asks to be relieved (pre-stop).
     pub leaving: bool,
+    /// What the data directory was recovered to, in its present life; `None` when it came about in another way.
+    pub recovered: Option<Box<Recovered>>,
 }
 
 impl InstanceReport {
@@ -258,9 +260,37 @@ impl InstanceReport {
     /// It was never opened and has no transaction: new, or left by a first election that came to no end (rule 9).
     #[must_use]
     pub fn is_blank(&self) -> bool {
-        let told = self.persisted.told_epoch > 0 || self.persisted.primary.is_some();
-        !told && !self.history_reset && self.set().is_empty()
+        self.never_opened() && !self.history_reset && self.set().is_empty()
     }
+
+    /// It was never told, in this life of its data directory, that it or another one is the primary.
+    #[must_use]
+    pub fn never_opened(&self) -> bool {
+        self.persisted.told_epoch == 0 && self.persisted.primary.is_none()
+    }
+
+    /// Its data was recovered for that wish, and nothing has happened to it since (rule 9).
+    #[must_use]
+    pub fn is_recovered(&self, request: &str) -> bool {
+        let recovered = self.recovered.as_ref();
+        let is_it = |it: &Box<Recovered>| it.request == request && it.reached == self.set() && !it.reached.is_empty();
+        self.never_opened() && !self.history_reset && recovered.is_some_and(is_it)
+    }
+}
+
+/// What a data directory was recovered to (docs/backup.md, "Recovery").
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recovered {
+    /// Which wish it answers: the digest of `spec.bootstrap.recovery` as it was then.
+    pub request: String,
+    /// The backup with which it began.
+    pub backup: String,
+    /// Everything that was there at the end, and nothing else.
+    pub reached: GtidSet,
+    /// When the last of it was committed, on the clock of the server that did, if the archive says so.
+    pub time: Option<Timestamp>,
+    /// When the recovery ended, on the instance's clock.
+    pub completed_at: Timestamp,
 }
 
 /// What an instance was last told, from its state file; all empty when it never was.

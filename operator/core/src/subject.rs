@@ -6,7 +6,7 @@ use crate::action::Application;
 use crate::names::Names;
 use crate::observed::{ObjectKey, ObjectKind, Observed};
 use crate::rules::InstanceName;
-use crate::validate::{SpecProblem, ValidatedCluster};
+use crate::validate::{RecoveryWish, SpecProblem, ValidatedCluster};
 
 /// The cluster of a pass.
 ///
@@ -70,6 +70,12 @@ impl Subject<'_> {
     #[must_use]
     pub fn application(&self) -> Option<Application> {
         self.spec.ok().and_then(|spec| spec.application.clone())
+    }
+
+    /// The data with which the cluster begins, if that is declared.
+    #[must_use]
+    pub fn recovery(&self) -> Option<&RecoveryWish> {
+        self.spec.ok()?.recovery.as_ref()
     }
 
     /// First server_id of the cluster: recorded, or drawn from the uid (decision B13: 1 to 2^31, rounded to 100), so

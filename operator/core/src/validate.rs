@@ -18,8 +18,10 @@ use mainstay_api::MySQLCluster;
 use mainstay_api::cluster::{
     DeletionPolicy, Durability, FormerData, ImagePullPolicy, InitDb, Resources, ServiceType, Services,
 };
+use mainstay_api::recovery::Recovery;
 
 use crate::action::Application;
+use crate::backup::restore::Target;
 use crate::names::{self, Names};
 use crate::quantity::Amount;
 use crate::sizing::{self, Memory, Sizes};
@@ -102,6 +104,20 @@ pub struct ValidatedCluster {
     pub deletion_policy: DeletionPolicy,
     /// Backups and the archive; `None`: there are none.
     pub backup: Option<Box<Backup>>,
+    /// The data with which the cluster begins; `None`: it begins empty.
+    pub recovery: Option<RecoveryWish>,
+}
+
+/// The data with which a cluster begins (`spec.bootstrap.recovery`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecoveryWish {
+    /// As it was declared: the source and its keys.
+    pub declared: Recovery,
+    /// Up to which point.
+    pub target: Target,
+    /// Digest of what was declared. An instance reports it with its data, so that data that were recovered for another
+    /// wish, and kept, are told from those that are wanted.
+    pub request: String,
 }
 
 /// The claim of an instance.
@@ -178,6 +194,7 @@ impl ValidatedCluster {
             overlay: checked.overlay,
             deletion_policy: spec.deletion_policy.unwrap_or_default(),
             backup: checked.backup,
+            recovery: checked.recovery,
         }
     }
 
@@ -208,6 +225,7 @@ struct Checked {
     sizes: Option<Sizes>,
     overlay: Option<PodTemplateSpec>,
     backup: Option<Box<Backup>>,
+    recovery: Option<RecoveryWish>,
 }
 
 impl Checked {
@@ -236,13 +254,11 @@ impl Checked {
         };
         let backup = spec.backup.as_ref();
         let backup = backup.map(|wish| Box::new(Backup::new(wish, &volume, problems)));
-        if let Some(wish) = spec
+        let recovery = spec
             .bootstrap
             .as_ref()
-            .and_then(|bootstrap| bootstrap.recovery.as_ref())
-        {
-            backup::recovery(wish, problems);
-        }
+            .and_then(|bootstrap| bootstrap.recovery.as_deref())
+            .map(|declared| backup::recovery(declared, problems));
         services(spec.services.as_ref(), problems);
         let overlay = overlay::check(spec.pod_template.as_ref(), &Names::new("", name), problems);
         Self {
@@ -252,6 +268,7 @@ impl Checked {
             sizes: sizes.ok(),
             overlay,
             backup,
+            recovery,
         }
     }
 }

@@ -165,6 +165,20 @@ pub(crate) const INITIALISE: &[&str] = &[
     "--caching-sha2-password-auto-generate-rsa-keys=OFF",
 ];
 
+/// Options of the server on which binlogs are replayed.
+pub(crate) const RECOVER: &[&str] = &[
+    "--skip-networking",
+    "--skip-log-bin",
+    // Only the manager can reach it, and it has to set passwords.
+    "--super-read-only=OFF",
+    "--read-only=OFF",
+    // Whoever wrote the binlogs may have had the server_id that this instance has.
+    "--replicate-same-server-id=ON",
+    "--innodb-flush-log-at-trx-commit=0",
+    "--skip-innodb-doublewrite",
+    "--sync-relay-log=0",
+];
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -13,6 +13,9 @@ use mainstay_core::rules::InstanceName;
 const API_SERVER_HOST: &str = "KUBERNETES_SERVICE_HOST";
 const API_SERVER_PORT: &str = "KUBERNETES_SERVICE_PORT";
 
+/// Ordinal of the instance that recovers the first data; the others are cloned from it.
+const RECOVERING: u32 = 0;
+
 /// Why the manager cannot know who it is.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
@@ -50,6 +53,8 @@ pub struct Config {
     pub server_id_base: u32,
     /// Hash of the cluster's my.cnf, reported as it is.
     pub config_hash: String,
+    /// The wish for which this instance recovers its data; it makes no empty data directory then.
+    pub recovery: Option<String>,
     /// Files and directories.
     pub paths: Paths,
     /// Ports of this instance.
@@ -89,6 +94,8 @@ pub struct Paths {
     pub server_tls: PathBuf,
     /// CAs of the gRPC clients.
     pub client_ca: PathBuf,
+    /// What the first instance recovers its data with, while there is something to recover.
+    pub recovery: PathBuf,
 }
 
 impl Paths {
@@ -114,6 +121,12 @@ impl Paths {
     #[must_use]
     pub fn data_former(&self) -> PathBuf {
         self.volume.join("data.former")
+    }
+
+    /// Binlogs that are being replayed while data are recovered.
+    #[must_use]
+    pub fn scratch(&self) -> PathBuf {
+        self.volume.join("data.replay")
     }
 
     /// The state file.
@@ -284,6 +297,7 @@ impl Config {
             pod_ip,
             server_id_base,
             config_hash: lookup(layout::env::CONFIG_HASH).unwrap_or_default(),
+            recovery: lookup(layout::env::RECOVERY).filter(|wish| !wish.is_empty() && ordinal == RECOVERING),
             paths: Paths::in_container(),
             ports: Ports {
                 mysql: layout::PORT_MYSQL,
@@ -340,6 +354,7 @@ impl Paths {
             app_secret: layout::APP_SECRET_DIR.into(),
             server_tls: layout::SERVER_TLS_DIR.into(),
             client_ca: layout::CLIENT_CA_DIR.into(),
+            recovery: layout::RECOVERY_DIR.into(),
         }
     }
 }
@@ -427,6 +442,21 @@ mod tests {
         assert_eq!(config.api_server, Some(api_server));
         let outside = Config::from_lookup(|name| lookup(name).filter(|_| name != API_SERVER_PORT));
         assert_eq!(outside.unwrap().api_server, None);
+    }
+
+    #[test]
+    fn only_the_first_instance_recovers() {
+        let recovering = |instance: &'static str| {
+            let lookup = move |name| match name {
+                layout::env::INSTANCE => Some(instance.to_owned()),
+                layout::env::RECOVERY => Some("wish".to_owned()),
+                name => lookup(name),
+            };
+            Config::from_lookup(lookup).unwrap().recovery
+        };
+        assert_eq!(recovering("shop-2-0").as_deref(), Some("wish"));
+        assert_eq!(recovering("shop-2-1"), None);
+        assert_eq!(Config::from_lookup(lookup).unwrap().recovery, None);
     }
 
     #[test]

@@ -5,9 +5,10 @@
 use std::str::FromStr;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use mainstay_core::GtidSet;
 use mainstay_core::action::{Application, Endpoint, InstanceCommand, Verb};
-use mainstay_core::observed::{Disk, InstanceReport, Mysqld, Persisted, Replication, SemiSync, Standstill};
+use mainstay_core::observed::{Disk, InstanceReport, Mysqld, Persisted, Recovered, Replication, SemiSync, Standstill};
 use mainstay_core::rules::{Incarnation, InstanceName, MemberId};
 
 use crate::proto;
@@ -237,11 +238,44 @@ impl TryFrom<&proto::Status> for InstanceReport {
             list_uncertain: status.list_uncertain,
             history_reset: status.history_reset,
             leaving: status.leaving,
+            recovered: status
+                .recovered
+                .as_ref()
+                .map(|recovered| recovered.try_into().map(Box::new))
+                .transpose()?,
             marker: status
                 .marker
                 .as_deref()
                 .map(|set| gtid_set("marker", set))
                 .transpose()?,
+        })
+    }
+}
+
+impl From<&Recovered> for proto::Recovered {
+    fn from(recovered: &Recovered) -> Self {
+        Self {
+            request: recovered.request.clone(),
+            backup: recovered.backup.clone(),
+            reached: recovered.reached.to_string(),
+            time_us: recovered.time.map(Timestamp::as_microsecond),
+            completed_at_us: recovered.completed_at.as_microsecond(),
+        }
+    }
+}
+
+impl TryFrom<&proto::Recovered> for Recovered {
+    type Error = ConvertError;
+
+    fn try_from(recovered: &proto::Recovered) -> Result<Self, ConvertError> {
+        let time =
+            |micros| Timestamp::from_microsecond(micros).map_err(|_range| ConvertError::Missing("recovered: a time"));
+        Ok(Self {
+            request: recovered.request.clone(),
+            backup: recovered.backup.clone(),
+            reached: gtid_set("recovered.reached", &recovered.reached)?,
+            time: recovered.time_us.map(time).transpose()?,
+            completed_at: time(recovered.completed_at_us)?,
         })
     }
 }
@@ -279,6 +313,7 @@ pub fn status(instance: &InstanceName, seq: u64, report: &InstanceReport) -> pro
         connections: 0,
         max_connections: 0,
         leaving: report.leaving,
+        recovered: report.recovered.as_deref().map(Into::into),
         marker: report.marker.as_ref().map(ToString::to_string),
     }
 }
@@ -509,6 +544,13 @@ mod tests {
             list_uncertain: true,
             history_reset: true,
             leaving: true,
+            recovered: Some(Box::new(Recovered {
+                request: "wish".to_owned(),
+                backup: "nightly-1".to_owned(),
+                reached: gtid_set("test", SET).unwrap(),
+                time: Some("2026-11-30T07:30:00.25Z".parse().unwrap()),
+                completed_at: "2026-11-30T08:00:00Z".parse().unwrap(),
+            })),
         }
     }
 

@@ -30,6 +30,7 @@ mod peers;
 pub mod process;
 mod receipt;
 mod resolve;
+mod restore;
 mod secrets;
 mod server;
 mod shared;

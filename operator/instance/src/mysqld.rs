@@ -201,6 +201,17 @@ impl Runner {
         self.start(purpose, secrets, &defaults, args.iter().map(Into::into).collect())
     }
 
+    /// Starts a server on recovered files: without network and without binlog, so that nobody sees it, and what is replayed
+    /// is written once. Its syncs are worth nothing: what is not whole in the end is made anew.
+    pub(crate) fn recover(&self, directory: &Path, relay_logs: &Path, secrets: &Secrets) -> Result<Server, RunError> {
+        let mut args: Vec<OsString> = cnf::RECOVER.iter().map(Into::into).collect();
+        args.push(option("--datadir=", directory));
+        args.push(option("--relay-log=", &relay_logs.join("relay")));
+        let defaults = cnf::render(&self.config).map_err(RunError::Render)?;
+        // A clone brings its donor's replication channel along, and so does a backup of one (decision B19).
+        self.start(InitFile::AfterClone, secrets, &defaults, args)
+    }
+
     fn start(
         &self,
         purpose: InitFile<'_>,

@@ -174,6 +174,7 @@ mod tests {
             app_secret: at("app"),
             server_tls: at("tls"),
             client_ca: at("ca"),
+            recovery: at("recovery"),
         }
     }
 

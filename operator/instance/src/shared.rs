@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use mainstay_core::GtidSet;
-use mainstay_core::observed::{Mysqld, Persisted, Standstill};
+use mainstay_core::observed::{Mysqld, Persisted, Recovered, Standstill};
 use mainstay_mysql::{Mysql, ServerState, Version};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
@@ -501,6 +501,7 @@ impl Shared {
             reported: reported.told.clone(),
             list_uncertain: reported.fails,
             incarnation: state.incarnation,
+            recovered: state.recovered,
             process,
         }
     }
@@ -531,6 +532,7 @@ impl Shared {
             leaving: *self.leaving.borrow(),
             list_uncertain: basis.list_uncertain,
             history_reset: basis.history_reset,
+            recovered: basis.recovered.as_ref().map(Into::into),
             ..proto::Status::default()
         };
         match server {
@@ -601,6 +603,7 @@ struct Basis {
     reported: Persisted,
     list_uncertain: bool,
     incarnation: String,
+    recovered: Option<Recovered>,
     process: Process,
 }
 

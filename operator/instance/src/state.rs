@@ -9,8 +9,9 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use jiff::Timestamp;
 use mainstay_core::GtidSet;
-use mainstay_core::observed::Persisted;
+use mainstay_core::observed::{Persisted, Recovered};
 use mainstay_core::rules::{Incarnation, InstanceName, MemberId};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -94,6 +95,8 @@ pub(crate) struct State {
     pub(crate) executed: GtidSet,
     /// It did not: its set says nothing about its data.
     pub(crate) history_reset: bool,
+    /// What the data directory was recovered to, if it came about like that.
+    pub(crate) recovered: Option<Recovered>,
 }
 
 /// Bytes of the text of a set that is remembered; a longer one (thousands of gaps) leaves the former one in its place.
@@ -110,6 +113,7 @@ impl State {
     /// instance, whatever its data directory.
     pub(crate) fn begin_life(&mut self) {
         self.incarnation = uuid::Uuid::new_v4().to_string();
+        self.recovered = None;
         self.told = Persisted {
             epoch: self.told.epoch,
             seq: self.told.seq,
@@ -160,6 +164,18 @@ struct Body {
     executed: GtidSet,
     #[serde(default)]
     history_reset: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    recovered: Option<RecoveredBody>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RecoveredBody {
+    request: String,
+    backup: String,
+    reached: GtidSet,
+    time: Option<Timestamp>,
+    completed_at: Timestamp,
 }
 
 /// What is read of a body whose format is not known.
@@ -208,6 +224,45 @@ impl From<&State> for Body {
             acks_required: state.told.acks_required,
             executed: state.executed.clone(),
             history_reset: state.history_reset,
+            recovered: state.recovered.clone().map(Into::into),
+        }
+    }
+}
+
+impl From<Recovered> for RecoveredBody {
+    fn from(recovered: Recovered) -> Self {
+        let Recovered {
+            request,
+            backup,
+            reached,
+            time,
+            completed_at,
+        } = recovered;
+        Self {
+            request,
+            backup,
+            reached,
+            time,
+            completed_at,
+        }
+    }
+}
+
+impl From<RecoveredBody> for Recovered {
+    fn from(body: RecoveredBody) -> Self {
+        let RecoveredBody {
+            request,
+            backup,
+            reached,
+            time,
+            completed_at,
+        } = body;
+        Self {
+            request,
+            backup,
+            reached,
+            time,
+            completed_at,
         }
     }
 }
@@ -234,6 +289,7 @@ impl From<Body> for State {
             },
             executed: body.executed,
             history_reset: body.history_reset,
+            recovered: body.recovered.map(Into::into),
         }
     }
 }
@@ -465,6 +521,13 @@ mod tests {
                 members: vec![member("shop-0"), member("shop-2")],
                 acks_required: 1,
             },
+            recovered: Some(Recovered {
+                request: "wish".to_owned(),
+                backup: "nightly-1".to_owned(),
+                reached: "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5".parse().unwrap(),
+                time: None,
+                completed_at: "2026-11-30T08:00:00Z".parse().unwrap(),
+            }),
             ..State::default()
         }
     }

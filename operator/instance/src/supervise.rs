@@ -2,6 +2,7 @@
 
 mod clone;
 mod directory;
+mod recovery;
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -40,6 +40,7 @@ pub(crate) fn config(root: &Path) -> Config {
         pod_ip: "10.0.0.7".parse().unwrap(),
         server_id_base: 1200,
         config_hash: "abc".to_owned(),
+        recovery: None,
         paths: Paths {
             volume: root.join("volume"),
             run: root.join("run"),
@@ -49,6 +50,7 @@ pub(crate) fn config(root: &Path) -> Config {
             app_secret: root.join("app"),
             server_tls: root.join("server-tls"),
             client_ca: root.join("client-ca"),
+            recovery: root.join("recovery"),
         },
         ports: Ports {
             mysql: 3306,

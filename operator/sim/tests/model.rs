@@ -124,6 +124,42 @@ fn a_new_cluster_and_a_fault() {
     assert!(outcome.reached.contains(&Milestone::Founded));
 }
 
+/// What was recovered counts as acknowledged: nobody is ever open without it.
+#[test]
+fn recovered_data_and_a_fault() {
+    let outcome = holds(&Bounds {
+        start: Start::Recovered,
+        transactions: 2,
+        faults: 1,
+        liveness: true,
+        ..quick("recovered data, a fault")
+    });
+    for milestone in [Milestone::Founded, Milestone::Cloned] {
+        assert!(outcome.reached.contains(&milestone), "{milestone:?} was not reached");
+    }
+}
+
+#[test]
+fn recovered_data_and_a_lost_volume() {
+    holds(&Bounds {
+        start: Start::Recovered,
+        transactions: 2,
+        volumes: 1,
+        liveness: true,
+        ..quick("recovered data, a lost volume")
+    });
+}
+
+#[test]
+fn recovered_data_and_a_restart_of_the_operator() {
+    holds(&Bounds {
+        start: Start::Recovered,
+        restarts: 1,
+        passes: 1,
+        ..quick("recovered data, a restart of the operator, a pass of a second one")
+    });
+}
+
 #[test]
 fn an_instance_that_is_no_member_and_a_fault() {
     holds(&Bounds {

@@ -128,6 +128,7 @@ impl Executor<'_> {
             | ExecuteError::Foreign { .. }
             | ExecuteError::Lost { .. }
             | ExecuteError::Missing { .. }
+            | ExecuteError::Declared { .. }
             | ExecuteError::Pki { .. } => return,
         };
         let warning = refusal(key, &reason, message, self.context.platform.now());

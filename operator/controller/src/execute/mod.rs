@@ -8,6 +8,7 @@ mod delete;
 mod label;
 mod passwords;
 mod record;
+mod recovery;
 mod store;
 
 pub(crate) use record::write_status;
@@ -58,6 +59,14 @@ pub(crate) enum ExecuteError {
         /// What is missing.
         missing: String,
     },
+    /// What is declared cannot be used.
+    #[error("failed to {attempt}: {reason}")]
+    Declared {
+        /// What was attempted.
+        attempt: String,
+        /// What is wrong with which field.
+        reason: String,
+    },
     /// A certificate could not be made.
     #[error("failed to {attempt}")]
     Pki {
@@ -75,7 +84,8 @@ impl ExecuteError {
         match self {
             Self::Kube { source, .. } => class::of_kube(source),
             Self::Foreign { .. } => Class::Wait,
-            Self::Lost { .. } | Self::Missing { .. } => Class::Retry,
+            // The next pass tells it; what is declared is looked up again after a while.
+            Self::Lost { .. } | Self::Missing { .. } | Self::Declared { .. } => Class::Retry,
             Self::Pki { .. } => Class::Permanent,
         }
     }
@@ -169,6 +179,7 @@ impl<'a> Executor<'a> {
                 }
                 Action::WriteClientCa => self.write_client_ca().await,
                 Action::WriteStoreAccess { destination } => self.write_store_access(destination.as_deref()).await,
+                Action::WriteRecovery { secret, wish } => self.write_recovery(&secret, &wish).await,
                 Action::DeletePod { instance, uid, reason } => self.delete_pod(&instance, &uid, &reason).await,
                 Action::DeleteObject {
                     key,

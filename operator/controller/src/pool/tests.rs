@@ -52,6 +52,7 @@ fn report(epoch: u64, seq: u64) -> InstanceReport {
         list_uncertain: false,
         history_reset: false,
         leaving: false,
+        recovered: None,
     }
 }
 

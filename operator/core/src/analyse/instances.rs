@@ -1,6 +1,6 @@
 //! Problems of single instances.
 
-use crate::analyse::{Analysis, ProblemCode};
+use crate::analyse::{Analysis, Problem, ProblemCode};
 use crate::observed::{InstanceObserved, InstanceReport, Mysqld, Observed, Reach, Standstill};
 use crate::plan;
 use crate::rules::{InstanceName, Phase};
@@ -115,6 +115,10 @@ fn heard(view: &View<'_>, seen: Seen<'_>, analysis: &mut Analysis) {
 }
 
 fn mysqld(name: &InstanceName, report: &InstanceReport, analysis: &mut Analysis) {
+    let told = |problem: &Problem| problem.instance.as_ref() == Some(name);
+    if analysis.of(ProblemCode::RecoveryFailed).any(told) {
+        return;
+    }
     // Between two tries that fail it is starting, and nothing is better than before.
     let trying = matches!(report.mysqld, Mysqld::Starting | Mysqld::Initialising) && !report.message.is_empty();
     let state = match (report.mysqld, report.failures) {

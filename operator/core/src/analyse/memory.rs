@@ -1,20 +1,38 @@
 //! Problems of the rules' memory, and of the cluster as a whole.
 
 use crate::analyse::{Analysis, ProblemCode};
-use crate::observed::{InstanceReport, Mysqld, Observed, Standstill};
+use crate::observed::{InstanceObserved, InstanceReport, Mysqld, Observed, Standstill};
 use crate::plan;
 use crate::rules::{MemberId, Phase, PrimaryRef};
+use crate::subject::Subject;
 use crate::view::{Seen, View};
 
 /// No memory: a new cluster, or a lost status.
-pub(super) fn absent(observed: &Observed, analysis: &mut Analysis) {
-    let used = observed
-        .instances
-        .iter()
-        .filter(|instance| instance.report().is_some_and(holds_data));
+pub(super) fn absent(subject: &Subject<'_>, observed: &Observed, analysis: &mut Analysis) {
+    let recovered = |report: &InstanceReport| {
+        let wish = subject.recovery();
+        wish.is_some_and(|wish| report.is_recovered(&wish.request))
+    };
+    // Nobody misses a memory of data that were recovered a moment ago, or of clones of them.
+    let first = observed.instances.iter().filter_map(InstanceObserved::report);
+    let first = first.filter(|report| recovered(report)).map(InstanceReport::set).next();
+    let known = |report: &InstanceReport| {
+        let set = first.as_ref().filter(|_| report.never_opened());
+        set.is_some_and(|set| set.contains(&report.set()))
+    };
+    let used = observed.instances.iter().filter(|instance| {
+        instance
+            .report()
+            .is_some_and(|report| holds_data(report) && !known(report))
+    });
     let names: Vec<_> = used.map(|instance| instance.name.to_string()).collect();
     if names.is_empty() {
-        analysis.found(ProblemCode::FirstPrimaryPending, "the first instances are being made");
+        let message = if subject.recovery().is_some() {
+            "the first instance recovers the data"
+        } else {
+            "the first instances are being made"
+        };
+        analysis.found(ProblemCode::FirstPrimaryPending, message);
     } else {
         let message = format!(
             "{} hold data, but status does not say who the primary was",

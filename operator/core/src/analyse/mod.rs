@@ -4,11 +4,13 @@ mod backups;
 mod instances;
 mod memory;
 mod problem;
+mod recovery;
 mod resources;
 
 use jiff::Timestamp;
 
 pub use problem::{Blocks, ConditionType, PROBLEMS, Problem, ProblemCode, ProblemKind, Severity};
+pub use recovery::RECOVERY_SOURCE;
 
 use crate::observed::Observed;
 use crate::rules::{InstanceName, Memory};
@@ -74,10 +76,11 @@ pub fn analyse(subject: &Subject<'_>, observed: &Observed, now: Timestamp) -> An
     resources::pods(subject, observed, &mut analysis);
     resources::secrets(subject, observed, now, &mut analysis);
     backups::find(subject, observed, now, &mut analysis);
+    recovery::failed(subject, observed, &mut analysis);
     match &observed.memory {
         Memory::Unreadable { reason } => analysis.found(ProblemCode::StatusUnreadable, reason.clone()),
         Memory::Absent => {
-            memory::absent(observed, &mut analysis);
+            memory::absent(subject, observed, &mut analysis);
             instances::made(subject, observed, &mut analysis);
         }
         Memory::Known(rules) => {

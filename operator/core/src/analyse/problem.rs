@@ -180,6 +180,9 @@ problems! {
     PrimaryFenced: Critical, Nothing, Available,
         "the primary is fenced on request",
         "let it in again: kubectl mainstay unfence CLUSTER INSTANCE -n NAMESPACE; or make another one the primary: kubectl mainstay promote CLUSTER ANOTHER -n NAMESPACE";
+    RecoveryFailed: Critical, Nothing, Available,
+        "the data with which the cluster begins cannot be recovered: its source cannot be had, or the first instance says why",
+        "it is tried again, and nothing was made yet: correct what is named, or create the cluster anew with another target";
     FirstPrimaryPending: Critical, Nothing, Available,
         "no primary was ever recorded",
         "";

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
-use crate::analyse::{Analysis, ProblemCode};
+use crate::analyse::{Analysis, ProblemCode, RECOVERY_SOURCE};
 use crate::names::CLAIM_TEMPLATE;
 use crate::observed::{InstanceObserved, Mysqld, ObjectKind, Observed, PodView};
 use crate::subject::Subject;
@@ -42,6 +42,8 @@ pub(super) fn objects(subject: &Subject<'_>, observed: &Observed, analysis: &mut
         let (code, skip) = match warning.reason.as_str() {
             // Events outlive what they tell of: with all pods there it is over.
             "FailedCreate" => (ProblemCode::PodsNotCreated, complete),
+            // Told as what it hinders.
+            RECOVERY_SOURCE => continue,
             reason if is_refusal(&warning.about, reason) => (ProblemCode::ObjectRefused, false),
             _ => continue,
         };

@@ -189,14 +189,17 @@ fn environment(cluster: &ValidatedCluster, inputs: &Inputs) -> Vec<EnvVar> {
         }),
         ..Default::default()
     };
-    vec![
+    let mut environment = vec![
         value(env::NAMESPACE, &cluster.namespace),
         value(env::CLUSTER, &cluster.name),
         field(env::INSTANCE, "metadata.name"),
         field(env::POD_IP, "status.podIP"),
         value(env::SERVER_ID_BASE, &inputs.server_id_base.to_string()),
         value(env::CONFIG_HASH, &config_hash(cluster)),
-    ]
+    ];
+    // It never changes in the life of a cluster, so that the end of a recovery restarts no server.
+    environment.extend(cluster.recovery.iter().map(|wish| value(env::RECOVERY, &wish.request)));
+    environment
 }
 
 fn resources(cluster: &ValidatedCluster) -> Option<ResourceRequirements> {

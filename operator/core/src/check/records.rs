@@ -38,6 +38,9 @@ impl Checker<'_> {
                 violations.unless(raised || same, 3, || "begins an election within an epoch".to_owned());
                 let kept = (&before.primary, &before.members, before.acks_required, &before.baseline)
                     == (&after.primary, &after.members, after.acks_required, &after.baseline);
+                // Before the first primary there is nothing that could be lost.
+                let again = before.primary.is_none() && before.acks_required == after.acks_required && raised;
+                let kept = kept || (again && self.is_about_recovered_data(after));
                 violations.unless(kept, 3, || "an election changes what it is about".to_owned());
             }
             (Phase::Open, Phase::Open) => self.membership(before, after, raised, violations),
@@ -59,8 +62,37 @@ impl Checker<'_> {
         })
     }
 
+    /// A first election about recovered data: it names one data directory, which was recovered for the present wish and was
+    /// never opened, as the only member, and what that one holds as the baseline.
+    fn is_about_recovered_data(&self, after: &Rules) -> bool {
+        let Some(wish) = self.subject.recovery() else {
+            return false;
+        };
+        let mut members = after.members.iter();
+        let (Some(id), None) = (members.next(), members.next()) else {
+            return false;
+        };
+        let Some((instance, report)) = self.find(id) else {
+            return false;
+        };
+        let recovered = report.recovered.as_ref();
+        let recovered = recovered.is_some_and(|it| it.request == wish.request && it.reached == after.baseline);
+        let opened = report.persisted.told_epoch > 0 || report.persisted.primary.is_some();
+        let preferred = after.phase
+            == Phase::Electing {
+                preferred: Some(id.clone()),
+            };
+        instance.ordinal == 0
+            && report.mysqld == Mysqld::Running
+            && preferred
+            && recovered
+            && !opened
+            && after.primary.is_none()
+            && report.set() == after.baseline
+    }
+
     /// Bootstrap and resumption: all wanted instances are heard, and either nobody was ever opened and nobody has a
-    /// transaction, or nobody has an empty volume.
+    /// transaction that was not recovered, or nobody has an empty volume.
     fn first_record(&self, after: &Rules, violations: &mut Violations) {
         let replicas = self.subject.replicas(self.observed);
         let reports: Vec<_> = self
@@ -80,10 +112,21 @@ impl Checker<'_> {
         if after.primary.is_none() {
             let opened =
                 |report: &InstanceReport| report.persisted.told_epoch > 0 || report.persisted.primary.is_some();
+            // What was recovered is nobody's write; of anything else nobody knows whether it was acknowledged.
+            let known = if self.is_about_recovered_data(after) {
+                after.baseline.clone()
+            } else {
+                GtidSet::new()
+            };
             let data = reports
                 .iter()
-                .any(|(_, report)| opened(report) || !report.set().is_empty());
+                .any(|(_, report)| opened(report) || !known.contains(&report.set()));
             violations.unless(!data, 3, || "bootstraps over data".to_owned());
+            violations.unless(after.baseline == known, 3, || {
+                "demands what nobody recovered".to_owned()
+            });
+            let empty = known.is_empty() && self.subject.recovery().is_some();
+            violations.unless(!empty, 3, || "bootstraps empty what is to be recovered".to_owned());
         } else {
             let empty = reports.iter().any(|(_, report)| report.pristine);
             violations.unless(!empty, 3, || "resumes without all data".to_owned());

@@ -9,20 +9,21 @@ use crate::action::{InstanceCommand, Verb};
 use crate::observed::{InstanceObserved, InstanceReport, Mysqld, Observed};
 use crate::plan::draft::Draft;
 use crate::plan::election::moment;
-use crate::plan::resume;
+use crate::plan::{recovery, resume};
 use crate::rules::{MemberId, Phase, Rules};
 use crate::subject::Subject;
 use crate::timing::Timing;
 
 /// The first record of a new cluster, which begins an ordinary election among all its instances.
 pub(crate) fn plan(subject: &Subject<'_>, observed: &Observed, now: Timestamp, draft: &mut Draft) {
-    match all_instances(subject, observed) {
-        Err(reason) => draft.wait("first election", reason),
-        Ok(instances) if instances.iter().all(|(_, report)| report.is_blank()) => {
+    match (all_instances(subject, observed), subject.recovery()) {
+        (Err(reason), _) => draft.wait("first election", reason),
+        (Ok(instances), Some(wish)) => recovery::plan(subject, observed, wish, &instances, now, draft),
+        (Ok(instances), None) if instances.iter().all(|(_, report)| report.is_blank()) => {
             let ids: Vec<_> = instances.into_iter().map(|(id, _)| id).collect();
             first_election(subject, observed, &ids, now, draft);
         }
-        Ok(_) => resume::plan(subject, observed, None, now, draft),
+        (Ok(_), None) => resume::plan(subject, observed, None, now, draft),
     }
 }
 
@@ -50,7 +51,7 @@ pub(crate) fn all_instances<'a>(
     let mut missing = Vec::new();
     let mut found = Vec::new();
     for instance in &wanted {
-        match ready(instance) {
+        match ready(subject, instance) {
             Ok(identity) => found.push(identity),
             Err(reason) => missing.push(reason),
         }
@@ -69,11 +70,14 @@ fn exists(instance: &InstanceObserved) -> bool {
     instance.pod.is_some() || instance.claim.is_some()
 }
 
-fn ready(instance: &InstanceObserved) -> Result<(MemberId, &InstanceReport), String> {
+fn ready<'a>(subject: &Subject<'_>, instance: &'a InstanceObserved) -> Result<(MemberId, &'a InstanceReport), String> {
     let name = &instance.name;
     let Some(report) = instance.report() else {
         return Err(format!("{name} to answer"));
     };
+    if let Some(awaited) = recovery::awaited(subject, instance, report) {
+        return Err(awaited);
+    }
     match report.mysqld {
         Mysqld::Running => Ok((
             MemberId {

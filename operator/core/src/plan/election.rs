@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use crate::action::{Verb, VerbKind};
 use crate::observed::Mysqld;
 use crate::plan::draft::Draft;
-use crate::plan::{forced, promotion, request, text, winner};
+use crate::plan::{forced, promotion, recovery, request, text, winner};
 use crate::progress::Stage;
 use crate::rules::{InstanceName, MemberId, Phase, RequestState, Rules};
 use crate::view::{Seen, View};
@@ -49,7 +49,7 @@ pub(crate) fn begin_with(
 
 /// One pass of an election.
 pub(crate) fn plan(view: &View<'_>, preferred: Option<&MemberId>, draft: &mut Draft) {
-    if request::plan(view, draft) || give_way(view, preferred, draft) {
+    if request::plan(view, draft) || recovery::begin_again(view, draft) || give_way(view, preferred, draft) {
         return;
     }
     draft.stage(stage(view));

@@ -19,6 +19,7 @@ mod objects;
 mod open;
 mod promotion;
 mod rebuild;
+mod recovery;
 mod request;
 mod requested;
 mod resume;
@@ -128,6 +129,7 @@ fn build(subject: &Subject<'_>, observed: &Observed, analysis: &Analysis, now: T
     }
     let blocked = analysis.blocking(Blocks::Building);
     secrets::plan(subject, observed, blocked.is_none(), now, draft);
+    recovery::secret(subject, observed, now, draft);
     match (blocked, subject.spec) {
         (None, Ok(spec)) => objects::plan(subject, observed, spec, now, draft),
         // The conditions say so already.
@@ -141,6 +143,7 @@ fn build(subject: &Subject<'_>, observed: &Observed, analysis: &Analysis, now: T
 pub(crate) use secrets::incomplete as incomplete_secrets;
 
 pub(crate) use election::moment;
+pub(crate) use recovery::{ORDINAL as RECOVERING, failing as failing_recovery, is_due as is_recovery_due};
 pub(crate) use request::progressed;
 pub(crate) use roll::is_rolling;
 pub(crate) use routing::serves_reads;

@@ -11,7 +11,7 @@ use crate::diff;
 use crate::names::ANNOTATION_MISSING;
 use crate::observed::{ObjectKey, ObjectKind, Observed};
 use crate::plan::draft::Draft;
-use crate::plan::leave;
+use crate::plan::{leave, recovery};
 use crate::rules::Rules;
 use crate::subject::Subject;
 use crate::timing::Timing;
@@ -47,6 +47,10 @@ pub(crate) fn plan(
     );
     let keys: BTreeSet<_> = wanted.iter().map(|desired| desired.key.clone()).collect();
     for mut desired in wanted {
+        if desired.key == set && built.is_none() && !recovery::may_build(subject, observed) {
+            draft.wait_briefly("building", "the Secret with which its data is recovered");
+            continue;
+        }
         if desired.key == set && built.is_some() {
             desired.value = awakened(desired.value, replicas, observed, now, draft);
         }

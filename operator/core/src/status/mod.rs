@@ -8,6 +8,7 @@ mod instances;
 mod memory;
 mod news;
 mod people;
+mod recovery;
 
 use jiff::Timestamp;
 use mainstay_api::MySQLClusterStatus;
@@ -88,6 +89,7 @@ pub fn status(
     status.health = health(analysis, serving, usize::try_from(wanted) == Ok(ready), previous);
     status.instances = instances;
     status.backup = backup(subject, observed, previous, now);
+    status.recovery = recovery::recovery(subject, observed, analysis, previous);
     status
 }
 

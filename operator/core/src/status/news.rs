@@ -1,7 +1,7 @@
 //! What a write of status says that is news: for events and metrics. (What is recorded is told where it is recorded.)
 
 use mainstay_api::MySQLClusterStatus;
-use mainstay_api::status::{ChangeKind, LastChange, Phases, Request, RequestResult};
+use mainstay_api::status::{ChangeKind, LastChange, Phases, RecoveryPhase, RecoveryStatus, Request, RequestResult};
 
 /// Something that became known with a write of status.
 #[derive(Clone, Debug, PartialEq)]
@@ -10,6 +10,8 @@ pub enum News {
     Changed(LastChange),
     /// A request ended, or was refused.
     Answered(Request),
+    /// The first data were recovered, or cannot be.
+    Recovery(RecoveryStatus),
 }
 
 impl News {
@@ -19,6 +21,7 @@ impl News {
         match self {
             Self::Changed(_) => false,
             Self::Answered(request) => matches!(request.result, RequestResult::Refused | RequestResult::Failed),
+            Self::Recovery(recovery) => recovery.phase == RecoveryPhase::Failed,
         }
     }
 
@@ -31,6 +34,10 @@ impl News {
                 RequestResult::Refused => "RequestRefused",
                 RequestResult::Failed => "RequestFailed",
                 RequestResult::Done | RequestResult::Running => "RequestDone",
+            },
+            Self::Recovery(recovery) => match recovery.phase {
+                RecoveryPhase::Failed => "RecoveryFailed",
+                RecoveryPhase::Running | RecoveryPhase::Done => "Recovered",
             },
         }
     }
@@ -49,6 +56,7 @@ impl News {
                 };
                 format!("{verb}{}: {}", about.unwrap_or_default(), request.message)
             }
+            Self::Recovery(recovery) => recovered(recovery),
         }
     }
 }
@@ -71,6 +79,12 @@ pub fn news(previous: &MySQLClusterStatus, next: &MySQLClusterStatus) -> Vec<New
         && previous.request.as_ref() != Some(request)
     {
         news.push(News::Answered(request.clone()));
+    }
+    if let Some(recovery) = next.recovery.as_deref()
+        && recovery.phase != RecoveryPhase::Running
+        && previous.recovery.as_deref() != Some(recovery)
+    {
+        news.push(News::Recovery(recovery.clone()));
     }
     news
 }
@@ -101,6 +115,16 @@ pub fn described(kind: ChangeKind, from: Option<&str>, to: &str) -> String {
         (ChangeKind::Failover, None) => format!("failover to {to}"),
         (ChangeKind::Switchover, None) => format!("switchover to {to}"),
     }
+}
+
+/// "recovered from 20261130t073000z-x7k2p up to 2026-11-30T08:12:44.1Z (3e11fa47-…:1-88121)"
+fn recovered(recovery: &RecoveryStatus) -> String {
+    if let (Some(backup), Some(gtid)) = (&recovery.backup, &recovery.reached_gtid) {
+        let time = recovery.reached_time.as_ref();
+        let reached = time.map_or_else(|| gtid.clone(), |time| format!("{} ({gtid})", time.0));
+        return format!("recovered from {backup} up to {reached}");
+    }
+    recovery.message.clone().unwrap_or_default()
 }
 
 /// The parts that are known, in order: "fence 0.01, catch up 0.05".

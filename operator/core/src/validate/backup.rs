@@ -5,11 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::{SignedDuration, Timestamp};
 use mainstay_api::backup::BackupMethod;
 use mainstay_api::backup_settings::{BackupSchedule, BackupSettings, Retention};
-use mainstay_api::recovery::Recovery;
+use mainstay_api::recovery::{Recovery, RecoveryTarget};
 use mainstay_api::store::{SecretEntry, Store};
 use serde::Serialize;
+use sha2::{Digest as _, Sha256};
 
-use super::{SpecProblem, Volume};
+use super::{RecoveryWish, SpecProblem, Volume};
 use crate::backup::plan::{ScheduleSettings, Settings};
 use crate::backup::restore::Target;
 use crate::backup::retention::{Policies, Policy};
@@ -174,44 +175,45 @@ fn age(text: &str) -> Option<SignedDuration> {
         .then(|| SignedDuration::from_hours(number * hours))
 }
 
-/// The target of a recovery.
-///
-/// A cluster that asks for one is not built: this version cannot carry it out, and an empty cluster in its place would look like
-/// one that lost everything.
-pub(super) fn recovery(recovery: &Recovery, problems: &mut Vec<SpecProblem>) -> Target {
-    problems.push(SpecProblem::new(
-        "spec.bootstrap.recovery",
-        "this version cannot restore yet; use bootstrap.initdb",
-    ));
-    let target = recovery.target.clone().unwrap_or_default();
+/// What a cluster is to begin with.
+pub(super) fn recovery(declared: &Recovery, problems: &mut Vec<SpecProblem>) -> RecoveryWish {
+    RecoveryWish {
+        target: target(declared.target.clone().unwrap_or_default(), problems),
+        request: digest(declared),
+        declared: declared.clone(),
+    }
+}
+
+/// Sixteen digits of the declaration's SHA-256.
+fn digest(declared: &Recovery) -> String {
+    // A declaration that was read from JSON can be written as JSON.
+    let text = serde_json::to_string(declared).unwrap_or_default();
+    let digest = Sha256::digest(text.as_bytes());
+    let bytes = digest.iter().take(8);
+    bytes.fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
+}
+
+fn target(target: RecoveryTarget, problems: &mut Vec<SpecProblem>) -> Target {
+    let mut refuse = |field: &str, message: String| {
+        problems.push(SpecProblem::new(format!("spec.bootstrap.recovery.{field}"), message));
+        Target::Latest
+    };
     match (target.time, target.gtid) {
         (None, None) => Target::Latest,
-        (Some(_), Some(_)) => {
-            problems.push(SpecProblem::new(
-                "spec.bootstrap.recovery.target",
-                "set time or gtid; neither means the latest point that is stored",
-            ));
-            Target::Latest
-        }
-        (Some(time), None) => time.parse::<Timestamp>().map_or_else(
-            |error| {
-                let message = format!(
-                    "not a time ({error}); write RFC 3339 with an offset, for example 2026-11-29T12:00:00+01:00"
-                );
-                problems.push(SpecProblem::new("spec.bootstrap.recovery.target.time", message));
-                Target::Latest
-            },
-            Target::Time,
+        (Some(_), Some(_)) => refuse(
+            "target",
+            "set time or gtid; neither means the latest point that is stored".to_owned(),
         ),
-        (None, Some(gtid)) => gtid.parse().map_or_else(
-            |error: crate::gtid::ParseGtidError| {
-                problems.push(SpecProblem::new(
-                    "spec.bootstrap.recovery.target.gtid",
-                    error.to_string(),
-                ));
-                Target::Latest
-            },
-            Target::Gtid,
-        ),
+        (Some(time), None) => match time.parse::<Timestamp>() {
+            Ok(time) => Target::Time(time),
+            Err(error) => refuse(
+                "target.time",
+                format!("not a time ({error}); write RFC 3339 with an offset, for example 2026-11-29T12:00:00+01:00"),
+            ),
+        },
+        (None, Some(gtid)) => match gtid.parse() {
+            Ok(gtid) => Target::Gtid(gtid),
+            Err(error) => refuse("target.gtid", error.to_string()),
+        },
     }
 }

@@ -150,6 +150,9 @@ fn any_state(seed: u64) -> State {
             }
         });
     }
+    if random.chance(20) {
+        state = any_recovery(&mut random, replicas, state);
+    }
     if random.chance(10) {
         state = state.declared(usize::try_from(random.below(6)).unwrap());
     }
@@ -157,6 +160,41 @@ fn any_state(seed: u64) -> State {
         state = state.template("t2");
     }
     any_request(&mut random, count, state)
+}
+
+/// The cluster was to begin with recovered data, which are there or not.
+fn any_recovery(random: &mut Random, replicas: usize, mut state: State) -> State {
+    if matches!(replicas, 1 | 3 | 5 | 7) {
+        state = state.recovering();
+    }
+    for ordinal in 0..replicas {
+        if random.chance(if ordinal == 0 { 70 } else { 10 }) {
+            let reached = *random.pick(&SETS).unwrap();
+            let changes = random.chance(20);
+            let reborn = random.chance(30);
+            state = state.with(ordinal, |instance| {
+                let instance = instance.recovered(reached);
+                let instance = if changes { instance.set("a:1-90 x:1") } else { instance };
+                if reborn { instance.reborn() } else { instance }
+            });
+        }
+    }
+    if random.chance(30) {
+        state = state.with_recovery_secret();
+    }
+    if state.rules.is_some() && random.chance(50) {
+        let preferred = any_id(random, u64::try_from(replicas).unwrap());
+        let baseline = any_set(random);
+        state = state.rules(|rules| {
+            rules.primary = None;
+            rules.members = [preferred.clone()].into();
+            rules.phase = Phase::Electing {
+                preferred: Some(preferred),
+            };
+            rules.baseline = baseline;
+        });
+    }
+    state
 }
 
 /// A person asked for something, or keeps somebody out, or accepted a loss.

@@ -26,6 +26,44 @@ fn a_new_cluster_of_each_size_elects_its_first_primary() {
     }
 }
 
+#[test]
+fn a_cluster_of_each_size_begins_with_recovered_data() {
+    for replicas in [1, 3, 5, 7] {
+        let mut world = World::recovering(1, replicas);
+        world.settle(MINUTE);
+        let rules = world.rules().unwrap();
+        assert_eq!(rules.primary.unwrap().id.instance.0, "shop-0");
+        assert_eq!(rules.members.len(), usize::try_from(replicas).unwrap() - 1);
+        assert!(!world.kubernetes.has_secret("shop-recovery"), "keys do not lie around");
+        let status = world.kubernetes.status.recovery.as_ref().unwrap();
+        assert_eq!(status.phase, mainstay_api::status::RecoveryPhase::Done);
+        complete(&world);
+    }
+}
+
+/// Whatever dies or is lost before the first primary is open: the data come from the store again, or from a clone.
+#[test]
+fn a_recovery_is_begun_again_whatever_is_lost_meanwhile() {
+    for seed in 0..40 {
+        let mut world = World::recovering(seed, 3);
+        let at = Duration::from_millis(100 * world.random.below(160));
+        world.run(at);
+        let ordinal = usize::try_from(world.random.below(3)).unwrap();
+        match world.random.below(4) {
+            _ if world.nodes.len() <= ordinal => {}
+            0 => world.lose_volume(ordinal),
+            1 => world.crash(ordinal, Duration::from_secs(8)),
+            2 => world.kill_mysqld(ordinal),
+            _ => world.lose_volume(0),
+        }
+        if world.random.chance(50) {
+            world.restart_operator(0);
+        }
+        world.settle(Duration::from_mins(4));
+        complete(&world);
+    }
+}
+
 /// A client kept writing all the time; nothing that was acknowledged is missing.
 fn complete(world: &World) {
     let primary = world.open_primary().unwrap();

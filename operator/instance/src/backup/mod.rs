@@ -85,6 +85,7 @@ pub fn temporary(paths: Paths, programs: Programs) -> Config {
         pod_ip: IpAddr::V6(Ipv6Addr::LOCALHOST),
         server_id_base: 1,
         config_hash: String::new(),
+        recovery: None,
         paths,
         ports: Ports {
             mysql: layout::PORT_MYSQL,

@@ -95,7 +95,7 @@ impl Supervisor {
         if let Some(next) = self.make_directory().await? {
             return Ok(Some(next));
         }
-        self.adopt_directory(Stage::Cloning).await?;
+        self.adopt_directory(Stage::Cloning, None).await?;
         // Nobody may connect to it: it is empty, and then it is half a clone.
         let secrets = self.shared.secrets();
         let recipient = self

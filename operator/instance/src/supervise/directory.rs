@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use mainstay_core::observed::Mysqld;
+use mainstay_core::observed::{Mysqld, Recovered};
 use rustix::process::Signal;
 use tokio::time::Instant;
 
@@ -49,10 +49,13 @@ impl Supervisor {
             }
             (Stage::Initialising, false) => {}
         }
+        if let Some(wish) = self.shared.config.recovery.clone() {
+            return self.recover_directory(&wish).await;
+        }
         if let Some(next) = self.make_directory().await? {
             return Ok(Some(next));
         }
-        self.adopt_directory(Stage::Ready).await?;
+        self.adopt_directory(Stage::Ready, None).await?;
         Ok(None)
     }
 
@@ -116,11 +119,16 @@ impl Supervisor {
 
     /// Gives `data.init` its name. The state file first: a crash between the two makes another directory, never a
     /// directory without identity.
-    pub(super) async fn adopt_directory(&mut self, stage: Stage) -> Result<(), SuperviseError> {
+    pub(super) async fn adopt_directory(
+        &mut self,
+        stage: Stage,
+        recovered: Option<Recovered>,
+    ) -> Result<(), SuperviseError> {
         let paths = self.shared.config.paths.clone();
         let write = self.shared.write_state(move |state| {
             if stage == Stage::Ready {
                 state.begin_life();
+                state.recovered = recovered;
             }
             state.stage = stage;
         });

@@ -144,6 +144,7 @@ impl Pod {
             app_secret: root.join("none"),
             server_tls: root.join("tls"),
             client_ca: root.join("none"),
+            recovery: root.join("none"),
         };
         std::fs::create_dir(&paths.volume).unwrap();
         let mut server = temporary(paths, node.programs.clone());

@@ -22,5 +22,6 @@ mod frozen;
 mod life;
 mod questions;
 mod replication;
+mod restores;
 mod stops;
 mod support;

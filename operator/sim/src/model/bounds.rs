@@ -16,6 +16,16 @@ pub enum Start {
     HeldBack,
     /// Nothing was ever recorded, and every data directory is empty.
     New,
+    /// Nothing was ever recorded. The first instance has recovered a transaction, which counts as acknowledged from then on;
+    /// the others are empty.
+    Recovered,
+}
+
+impl Start {
+    /// A primary was recorded before.
+    pub(super) const fn begun(self) -> bool {
+        !matches!(self, Self::New | Self::Recovered)
+    }
 }
 
 /// What a run explores, and how far. Everything that is not limited here may happen at any time, any number of times:

@@ -1,8 +1,10 @@
 //! What Kubernetes does, and how a run begins.
 
 use super::bounds::{Bounds, Start};
-use super::ids::{Id, Ids, TXNS, txn};
-use super::state::{Node, Operator, Owner, Pair, Phase, Primary, Process, STRAYS, Snapshot, State, Status, Told, Used};
+use super::ids::{Id, Ids, TXNS, UNKNOWN, txn};
+use super::state::{
+    Node, Operator, Owner, Pair, Phase, Primary, Process, Recovery, STRAYS, Snapshot, State, Status, Told, Used,
+};
 
 impl<const N: usize> State<N> {
     /// How a run begins.
@@ -30,8 +32,11 @@ impl<const N: usize> State<N> {
             node.process = Process::Absent;
             node.claim = false;
         }
-        if bounds.start != Start::New {
+        if bounds.start.begun() {
             state.found(bounds, replicas);
+        }
+        if bounds.start == Start::Recovered {
+            state.recovered();
         }
         if bounds.streams {
             state.operators[0].cache = Some(Snapshot(state.status));
@@ -41,6 +46,17 @@ impl<const N: usize> State<N> {
         }
         state.canonical(bounds);
         state
+    }
+
+    /// The first instance has what another cluster wrote; nothing of it may ever be missing.
+    fn recovered(&mut self) {
+        self.written = 1;
+        self.origin[0] = Some(Id::new(0, UNKNOWN));
+        self.number[0] = 1;
+        self.acked = txn(0);
+        self.nodes[0].executed = txn(0);
+        self.nodes[0].purged = txn(0);
+        self.nodes[0].recovery = Recovery::Done;
     }
 
     /// A primary is open, and the members follow it.

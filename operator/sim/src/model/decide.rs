@@ -17,7 +17,7 @@ use mainstay_core::gtid::{Gtid, ServerUuid, Tag};
 use mainstay_core::names::Names;
 use mainstay_core::observed::{
     Answer as CoreAnswer, Busy, ClaimView, Disk, Heard, InstanceObserved, InstanceReport, Mysqld, ObjectKey,
-    ObjectKind, ObjectView, Observed, Persisted, PodView, Reach, Replication, SecretsView, SemiSync,
+    ObjectKind, ObjectView, Observed, Persisted, PodView, Reach, Recovered, Replication, SecretsView, SemiSync,
 };
 use mainstay_core::plan::{Plan, plan};
 use mainstay_core::progress::Progress;
@@ -28,7 +28,7 @@ use mainstay_core::status;
 use mainstay_core::subject::Subject;
 use mainstay_core::validate::ValidatedCluster;
 
-use super::bounds::Bounds;
+use super::bounds::{Bounds, Start};
 use super::defect::Defect;
 use super::ids::{Id, Ids, LIVES, TXNS, Txns, UNKNOWN, txn, txns};
 use super::state::{Answer, Decision, Order, Owner, Phase, Primary, Process, Status};
@@ -62,7 +62,7 @@ pub(super) struct Planner<const N: usize> {
 impl<const N: usize> Planner<N> {
     pub(super) fn new(bounds: &Bounds) -> Self {
         let names = Names::new("prod", "shop");
-        let spec = declared();
+        let spec = declared(bounds.start);
         let specs = (0..=u32::try_from(N).unwrap_or_default()).map(|replicas| ValidatedCluster {
             replicas,
             ..spec.clone()
@@ -414,6 +414,19 @@ impl<const N: usize> Planner<N> {
             history_reset: false,
             pristine: up && report.ended.epoch == 0 && report.executed | report.relay == 0,
             leaving: report.leaving,
+            recovered: report.recovered.then(|| Box::new(self.recovered(view))),
+        }
+    }
+
+    /// What the first instance has recovered: the first transaction.
+    fn recovered(&self, view: &View<N>) -> Recovered {
+        let wish = self.specs.first().and_then(|spec| spec.recovery.as_ref());
+        Recovered {
+            request: wish.map(|wish| wish.request.clone()).unwrap_or_default(),
+            backup: String::new(),
+            reached: self.gtids(view, txn(0)),
+            time: None,
+            completed_at: self.very_long_ago,
         }
     }
 
@@ -489,13 +502,19 @@ fn small(number: u64) -> u8 {
 }
 
 /// The cluster as it was declared.
-fn declared() -> ValidatedCluster {
-    let cluster = serde_json::json!({
+fn declared(start: Start) -> ValidatedCluster {
+    let mut cluster = serde_json::json!({
         "apiVersion": "mysql.mainstay.dev/v1",
         "kind": "MySQLCluster",
         "metadata": {"name": "shop", "namespace": "prod", "uid": "uid-shop", "generation": 1},
         "spec": {"replicas": 3, "image": "mysql:9.7.4", "storage": {"size": "1Gi"}}
     });
+    if start == Start::Recovered {
+        cluster["spec"]["bootstrap"] = serde_json::json!({"recovery": {"source": {
+            "store": {"bucket": "backups", "endpoint": "https://s3.example", "identity": "pod"},
+            "cluster": {"namespace": "prod", "name": "old"},
+        }}});
+    }
     let cluster = serde_json::from_value(cluster).unwrap_or_else(|error| unreachable!("{error}"));
     ValidatedCluster::new(&cluster).unwrap_or_else(|problems| unreachable!("{problems:?}"))
 }

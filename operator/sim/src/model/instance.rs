@@ -3,7 +3,7 @@
 use super::bounds::Bounds;
 use super::defect::Defect;
 use super::ids::{Id, UNKNOWN, txn, txns};
-use super::state::{Answer, Flight, Message, Node, Order, Pair, Process, Progress, State, Told, has};
+use super::state::{Answer, Flight, Message, Node, Order, Pair, Process, Progress, Recovery, State, Told, has};
 
 /// What becomes of a command when it arrives.
 enum Course {
@@ -268,6 +268,10 @@ impl<const N: usize> State<N> {
             ended: node.ended,
             leaving: node.leaving,
             applier: false,
+            recovery: match node.recovery {
+                Recovery::Never => Recovery::Never,
+                Recovery::Wanted | Recovery::Done => Recovery::Wanted,
+            },
             ..Node::empty(life)
         };
     }
@@ -280,6 +284,7 @@ impl<const N: usize> State<N> {
         node.accepted = Pair::default();
         node.ended = Pair::default();
         node.process = Process::Off;
+        node.half = node.recovery != Recovery::Never;
     }
 
     fn unused_life(&self, ordinal: usize) -> Option<u8> {
@@ -315,14 +320,26 @@ impl<const N: usize> State<N> {
         node.leaving = false;
     }
 
-    /// It starts: read-only and detached, without its applier. Half a clone becomes an empty data directory.
+    /// It starts: read-only and detached, without its applier. Half a clone becomes an empty data directory, or recovered
+    /// data, while there is what to recover with: until a primary is recorded.
     pub(super) fn start(&mut self, ordinal: usize) {
+        self.nodes[ordinal].claim = true;
+        let recovers = self.nodes[ordinal].recovery != Recovery::Never;
+        let due = self.status.is_none_or(|status| status.primary.is_none());
+        if self.nodes[ordinal].half && recovers && !due {
+            self.nodes[ordinal].process = Process::Failed;
+            return;
+        }
         if self.nodes[ordinal].half {
             self.begin_life(ordinal);
+            if recovers {
+                let node = &mut self.nodes[ordinal];
+                node.executed = txn(0);
+                node.purged = txn(0);
+                node.recovery = Recovery::Done;
+            }
         }
-        let node = &mut self.nodes[ordinal];
-        node.claim = true;
-        node.process = Process::Up;
+        self.nodes[ordinal].process = Process::Up;
     }
 
     /// A client writes.

@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 use super::bounds::Bounds;
 use super::decide::Planner;
 use super::ids::TXNS;
-use super::state::{Operator, Phase, Process, STRAYS, Snapshot, State, Used};
+use super::state::{Operator, Phase, Process, STRAYS, Snapshot, State, Status, Used};
 use super::view::Clock;
 
 type Hasher = BuildHasherDefault<DefaultHasher>;
@@ -85,7 +85,9 @@ fn clock(keys: &[u64], key: u64, case: Case) -> Clock {
 fn cases<const N: usize>(state: &State<N>) -> impl Iterator<Item = Case> {
     // A lost status and a lost volume together are for a person to judge.
     let sound = state.flaw.is_none() && state.used.volumes + state.used.restores <= 1;
-    let spare = state.used.volumes == 0 && state.used.restores == 0 && state.status.is_some_and(|s| s.acks > 0);
+    // Recovered data exist once until a primary is recorded.
+    let spare = |status: Status| status.acks > 0 && (status.primary.is_some() || status.baseline == 0);
+    let spare = state.used.volumes == 0 && state.used.restores == 0 && state.status.is_some_and(spare);
     let there = state.nodes.map(|node| node.process != Process::Absent);
     let wanted = usize::from(state.replicas);
     let enough = there.iter().take(wanted).filter(|there| **there).count() > 1 + wanted / 2;

@@ -85,7 +85,7 @@ impl<const N: usize> State<N> {
             .map(|primary| primary.id.ordinal());
         let acks = status.map_or(0, |status| status.acks);
         let members = status.map(|status| status.members).unwrap_or_default();
-        let begun = bounds.start != super::bounds::Start::New;
+        let begun = bounds.start.begun();
         let second = |number: usize| {
             self.acked >> number & 1 == 1 && self.origin[number].map(super::ids::Id::ordinal) != Some(0)
         };

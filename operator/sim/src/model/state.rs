@@ -88,6 +88,17 @@ pub(super) enum Progress {
     Mark(Txns),
 }
 
+/// Whether an instance recovers its data when it has none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Recovery {
+    /// It makes an empty data directory.
+    Never,
+    /// It does, or is cloned.
+    Wanted,
+    /// The present data directory was recovered.
+    Done,
+}
+
 /// An instance: its volume, its mysqld and its manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of MySQL's")]
@@ -96,8 +107,10 @@ pub(super) struct Node {
     pub(super) process: Process,
     /// Its claim exists.
     pub(super) claim: bool,
-    /// The data directory is half a clone: the next start begins with an empty one.
+    /// The data directory is half a clone, or there is none of one that recovers: the next start begins with an empty one, or
+    /// recovers.
     pub(super) half: bool,
+    pub(super) recovery: Recovery,
     /// The newest pair that was accepted: durable before the command does anything.
     pub(super) accepted: Pair,
     /// The newest pair that has ended.
@@ -130,6 +143,7 @@ impl Node {
             process: Process::Up,
             claim: true,
             half: false,
+            recovery: Recovery::Never,
             accepted: Pair { epoch: 0, seq: 0 },
             ended: Pair { epoch: 0, seq: 0 },
             told: Told {

@@ -3,7 +3,7 @@
 use super::bounds::Bounds;
 use super::defect::Defect;
 use super::ids::{Id, TXNS, Txns};
-use super::state::{Answer, Owner, Pair, Phase, Process, Progress, State, Status, Told};
+use super::state::{Answer, Owner, Pair, Phase, Process, Progress, Recovery, State, Status, Told};
 
 /// What a clock decides is anybody's choice, anew in each pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -33,6 +33,7 @@ pub(super) enum Receiver {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Report {
     pub(super) life: u8,
+    pub(super) recovered: bool,
     pub(super) process: Process,
     pub(super) ended: Pair,
     pub(super) told: Told,
@@ -101,6 +102,7 @@ impl<const N: usize> State<N> {
         };
         Report {
             life: node.life,
+            recovered: node.recovery == Recovery::Done,
             process: node.process,
             ended: node.ended,
             told: node.told,

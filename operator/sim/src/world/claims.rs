@@ -137,6 +137,7 @@ impl Inner {
         self.processes.retain(|_, p| p.claim != uid);
         if let Some(volume) = self.volumes.get_mut(&uid) {
             volume.data = None;
+            volume.recovered = None;
             volume.incarnation.clear();
             volume.history_reset = false;
             volume.state = mainstay_core::observed::Persisted::default();

@@ -470,6 +470,7 @@ impl Task<'_> {
                 return refused("it has no volume");
             };
             volume.data = None;
+            volume.recovered = None;
             volume.incarnation = incarnation;
             volume.history_reset = false;
             let (epoch, seq) = (volume.state.epoch, volume.state.seq);

@@ -1,10 +1,11 @@
 //! What lies on a data volume: MySQL's data directory and the manager's state file. It survives every crash.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::str::FromStr as _;
 
 use mainstay_core::GtidSet;
 use mainstay_core::gtid::{Gtid, Tag};
-use mainstay_core::observed::Persisted;
+use mainstay_core::observed::{Persisted, Recovered};
 use tokio::time::Instant;
 
 /// A transaction as the binlog holds it.
@@ -87,6 +88,19 @@ impl DataDir {
         }
     }
 
+    /// What a recovery makes of what another cluster stored: `rows`, one a transaction, and no binlogs.
+    #[must_use]
+    pub fn recovered(server_uuid: String, source: &str, rows: &BTreeSet<u64>) -> Self {
+        let reached = GtidSet::from_str(&format!("{source}:1-{}", rows.len().max(1))).unwrap_or_default();
+        Self {
+            executed: reached.clone(),
+            purged: reached,
+            rows: rows.clone(),
+            accounts: true,
+            ..Self::new(server_uuid)
+        }
+    }
+
     /// Writes a new transaction to the binlog; it is not committed yet.
     pub fn append(&mut self, row: Option<u64>) -> Option<usize> {
         let gtid = Gtid {
@@ -165,6 +179,8 @@ pub struct Volume {
     pub history_reset: bool,
     /// MySQL's data directory; absent until it was made.
     pub data: Option<DataDir>,
+    /// What the data directory was recovered to, if it came about like that.
+    pub recovered: Option<Recovered>,
     /// Node that the volume is on.
     pub node: String,
     /// Until when its disk answers nothing.
@@ -180,6 +196,7 @@ impl Volume {
             state: Persisted::default(),
             history_reset: false,
             data: None,
+            recovered: None,
             node: node.to_owned(),
             stalled_until: None,
         }

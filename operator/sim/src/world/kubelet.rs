@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::claims::claims_of;
 use super::jobs::is_backup;
 use super::network::API;
-use super::process::{INITIALISE, Phase, Process, START};
+use super::process::{INITIALISE, Phase, Process, RECOVER, START};
 use super::{Flaw, Inner};
 use crate::kubernetes::{DeleteOptions, Key, Resource};
 
@@ -195,7 +195,21 @@ impl Inner {
     fn spawn(&mut self, pod: &Value, run: &Run, now: Instant) -> Option<u64> {
         let namespace = text(pod, "/metadata/namespace");
         let claim = claims_of(pod).first().and_then(|c| self.claim_uid(namespace, c))?;
-        let volume = self.volumes.get(&claim)?;
+        let incarnation = self.random.uuid();
+        let container = pod.pointer("/spec/containers").and_then(Value::as_array)?;
+        let mysql = container.iter().find(|c| text(c, "/name") == "mysql")?;
+        let variable = |name: &str| {
+            let env = mysql.get("env").and_then(Value::as_array);
+            let found = env.into_iter().flatten().find(|e| text(e, "/name") == name);
+            found.map(|e| text(e, "/value").to_owned())
+        };
+        let instance = text(pod, "/metadata/name");
+        let recovery = variable("MAINSTAY_RECOVERY").filter(|_| instance.ends_with("-0"));
+        let volume = self.volumes.get_mut(&claim)?;
+        // An instance without a data directory is somebody, too.
+        if recovery.is_some() && volume.incarnation.is_empty() {
+            volume.incarnation = incarnation;
+        }
         // Read-write once: the volume is still attached to a process that did not end.
         if self.processes.values().any(|p| p.claim == claim) {
             return None;
@@ -204,19 +218,11 @@ impl Inner {
             Phase::Starting { until: now + START }
         } else {
             Phase::Initialising {
-                until: now + INITIALISE,
+                until: now + if recovery.is_some() { RECOVER } else { INITIALISE },
             }
         };
         let id = self.next_process;
         self.next_process += 1;
-        let container = pod.pointer("/spec/containers").and_then(Value::as_array)?;
-        let mysql = container.iter().find(|c| text(c, "/name") == "mysql")?;
-        let env = mysql.get("env").and_then(Value::as_array);
-        let hash = env
-            .into_iter()
-            .flatten()
-            .find(|e| text(e, "/name") == "MAINSTAY_CONFIG_HASH");
-        let instance = text(pod, "/metadata/name");
         let process = Process {
             id,
             namespace: namespace.to_owned(),
@@ -227,7 +233,7 @@ impl Inner {
             ip: run.ip,
             ended: (volume.state.epoch, volume.state.seq),
             claim,
-            config_hash: hash.map(|h| text(h, "/value").to_owned()).unwrap_or_default(),
+            config_hash: variable("MAINSTAY_CONFIG_HASH").unwrap_or_default(),
             version: text(mysql, "/image")
                 .rsplit_once(':')
                 .map_or("9.7.4", |(_, tag)| tag)
@@ -244,6 +250,8 @@ impl Inner {
             applier_stuck: false,
             failing_since: None,
             leaving: false,
+            recovery,
+            retry: None,
             sequence: 0,
         };
         self.processes.insert(id, process);

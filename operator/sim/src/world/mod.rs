@@ -46,6 +46,25 @@ pub struct World {
     server: Server,
 }
 
+/// What a cluster that is gone has stored.
+#[derive(Clone, Debug)]
+pub struct Stored {
+    /// server_uuid of its primary.
+    pub source: String,
+    /// Its rows, one a transaction.
+    pub rows: BTreeSet<u64>,
+}
+
+impl Default for Stored {
+    fn default() -> Self {
+        Self {
+            source: "50000000-0000-4000-8000-000000000000".to_owned(),
+            // Clients count from 1.
+            rows: (1_000_001..1_000_041).collect(),
+        }
+    }
+}
+
 /// What the lock guards.
 #[derive(Clone, Debug)]
 pub struct Inner {
@@ -59,6 +78,8 @@ pub struct Inner {
     pub volumes: BTreeMap<String, Volume>,
     /// What clients did.
     pub history: History,
+    /// What another cluster stored, and a recovery finds.
+    pub stored: Stored,
     /// For schedules and identities.
     pub random: Random,
     /// What instances do wrong on purpose.
@@ -89,6 +110,7 @@ impl World {
             processes: BTreeMap::new(),
             volumes: BTreeMap::new(),
             history: History::default(),
+            stored: Stored::default(),
             random: Random::new(seed ^ 0x000f_f1ce),
             flaw: None,
             server: server.clone(),

@@ -16,6 +16,10 @@ use super::data::{DataDir, Volume};
 pub const INITIALISE: Duration = Duration::from_secs(2);
 /// How long mysqld takes until it answers.
 pub const START: Duration = Duration::from_millis(800);
+/// How long a recovery takes.
+pub const RECOVER: Duration = Duration::from_secs(4);
+/// Between two looks for what data are recovered with.
+pub const RETRY: Duration = Duration::from_secs(1);
 /// How long a clone takes.
 pub const CLONE: Duration = Duration::from_secs(3);
 /// A receiver without a heartbeat for this long gives its connection up.
@@ -150,6 +154,10 @@ pub struct Process {
     pub failing_since: Option<Instant>,
     /// The pod is being stopped.
     pub leaving: bool,
+    /// The wish for which it recovers its data; it makes no empty data directory then.
+    pub recovery: Option<String>,
+    /// When a recovery that did not succeed is tried again.
+    pub retry: Option<Instant>,
     /// Pair of the newest command that ended.
     pub ended: (u64, u64),
     /// Number of messages so far.
@@ -194,7 +202,8 @@ impl Process {
     pub fn deadline(&self) -> Option<Instant> {
         match &self.phase {
             Phase::Initialising { until } | Phase::Starting { until } | Phase::Cloning { until, .. } => Some(*until),
-            Phase::Running | Phase::Failed => None,
+            Phase::Failed => self.retry,
+            Phase::Running => None,
         }
     }
 
@@ -219,7 +228,7 @@ impl Process {
                 Phase::Cloning { .. } => Mysqld::Cloning,
                 Phase::Failed => Mysqld::Failed,
             },
-            message: String::new(),
+            message: self.message().to_owned(),
             restarts: self.restarts,
             failures: 0,
             standstill: None,
@@ -243,6 +252,15 @@ impl Process {
             marker: self.marker.clone(),
             config_hash: self.config_hash.clone(),
             leaving: self.leaving,
+            recovered: volume.recovered.clone().map(Box::new),
+        }
+    }
+
+    fn message(&self) -> &'static str {
+        match (&self.phase, &self.recovery) {
+            (Phase::Failed, Some(_)) => "what data are recovered with is not mounted yet",
+            (Phase::Initialising { .. }, Some(_)) => "recovering",
+            _ => "",
         }
     }
 

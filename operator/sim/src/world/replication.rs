@@ -6,10 +6,12 @@
 
 use std::time::Duration;
 
+use mainstay_core::observed::Recovered;
 use tokio::time::Instant;
 
-use super::process::{NET_TIMEOUT, Phase, Process};
+use super::process::{NET_TIMEOUT, Phase, Process, RECOVER, RETRY};
 use super::{Flaw, Inner};
+use crate::kubernetes::{Key, Resource};
 
 /// How long a step of replication takes.
 const HOP: Duration = Duration::from_millis(1);
@@ -57,11 +59,14 @@ impl Inner {
         if process.deadline().is_none_or(|at| at > now) || self.stalls(&process.claim, now) {
             return;
         }
+        let recovers = process.recovery.is_some();
         match process.phase.clone() {
+            Phase::Initialising { .. } if recovers => self.recover(id),
             Phase::Initialising { .. } => self.initialise(id),
+            Phase::Failed => self.retry_recovery(id, now),
             Phase::Starting { .. } => self.start(id),
             Phase::Cloning { donor, .. } => self.finish_clone(id, &donor),
-            Phase::Running | Phase::Failed => {}
+            Phase::Running => {}
         }
         self.dirty = true;
     }
@@ -77,6 +82,64 @@ impl Inner {
         volume.data = Some(super::data::DataDir::new(uuid));
         volume.incarnation = incarnation;
         process.phase = Phase::Running;
+    }
+
+    /// The end of a recovery. Without the Secret there is nothing to recover with, and nothing is made.
+    fn recover(&mut self, id: u64) {
+        let (uuid, incarnation) = (self.random.uuid(), self.random.uuid());
+        let Some(process) = self.processes.get(&id) else { return };
+        let wish = process.recovery.clone().unwrap_or_default();
+        let mounted = self.mounted_wish(&process.namespace, &process.cluster);
+        let (source, rows) = (self.stored.source.clone(), self.stored.rows.clone());
+        let Some(process) = self.processes.get_mut(&id) else {
+            return;
+        };
+        let Some(volume) = self.volumes.get_mut(&process.claim) else {
+            return;
+        };
+        if mounted.as_ref() != Some(&wish) {
+            process.phase = Phase::Failed;
+            process.retry = Some(Instant::now() + RETRY);
+            return;
+        }
+        let data = super::data::DataDir::recovered(uuid, &source, &rows);
+        volume.recovered = Some(Recovered {
+            request: wish,
+            backup: "20261130t073000z-sim".to_owned(),
+            reached: data.executed.clone(),
+            time: None,
+            completed_at: jiff::Timestamp::UNIX_EPOCH,
+        });
+        volume.data = Some(data);
+        volume.incarnation = incarnation;
+        process.retry = None;
+        process.phase = Phase::Running;
+    }
+
+    fn retry_recovery(&mut self, id: u64, now: Instant) {
+        let Some(process) = self.processes.get(&id) else { return };
+        let mounted = self.mounted_wish(&process.namespace, &process.cluster);
+        let Some(process) = self.processes.get_mut(&id) else {
+            return;
+        };
+        if mounted.is_some() && mounted == process.recovery {
+            process.retry = None;
+            process.phase = Phase::Initialising { until: now + RECOVER };
+        } else {
+            process.retry = Some(now + RETRY);
+        }
+    }
+
+    /// The wish for which the Secret of a recovery was written, as an instance reads it.
+    fn mounted_wish(&self, namespace: &str, cluster: &str) -> Option<String> {
+        let secrets = Resource::find("", "secrets")?;
+        let secret = self
+            .server
+            .get(&Key::new(secrets, namespace, &format!("{cluster}-recovery")))?;
+        let text = secret.pointer("/data/recovery.json")?.clone();
+        let bytes: k8s_openapi::ByteString = serde_json::from_value(text).ok()?;
+        let order = mainstay_store::RecoveryOrder::from_json(&String::from_utf8(bytes.0).ok()?).ok()?;
+        Some(order.request)
     }
 
     fn start(&mut self, id: u64) {
@@ -114,6 +177,12 @@ impl Inner {
             return;
         };
         // A clone that failed leaves an empty instance, which is not pristine.
+        // One that recovers its data makes no empty directory.
+        if copy.is_none() && process.recovery.is_some() {
+            process.phase = Phase::Failed;
+            process.retry = Some(Instant::now() + RETRY);
+            return;
+        }
         volume.data = Some(copy.unwrap_or_else(|| super::data::DataDir::new(uuid)));
         process.phase = Phase::Running;
         process.restarts += 1;

@@ -17,6 +17,7 @@ mod faults;
 mod flaws;
 mod idle;
 mod names;
+mod recoveries;
 mod starvation;
 mod support;
 mod watches;

@@ -3,6 +3,7 @@
 mod elections;
 mod history;
 mod members;
+mod recoveries;
 
 use std::time::Duration;
 

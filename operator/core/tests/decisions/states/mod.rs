@@ -11,7 +11,7 @@ use mainstay_core::backup::plan::Seen;
 use mainstay_core::check::check;
 use mainstay_core::observed::{
     Answer, Busy, ClaimView, Disk, Heard, InstanceObserved, InstanceReport, Mysqld, ObjectKey, ObjectKind, ObjectView,
-    Observed, Persisted, PodView, Reach, Replication, SecretsView, SemiSync, Told,
+    Observed, Persisted, PodView, Reach, Recovered, Replication, SecretsView, SemiSync, Told,
 };
 use mainstay_core::plan::{Plan, plan};
 use mainstay_core::progress::Progress;
@@ -80,6 +80,8 @@ pub(crate) struct State {
     pub(crate) rules: Option<Rules>,
     /// The durability of an accepted spec; without one the spec is not looked at.
     durability: Option<&'static str>,
+    /// The cluster begins with recovered data.
+    recovers: bool,
 }
 
 /// A healthy, settled cluster of that size in epoch 5: shop-0 is open since long, the others follow it, everybody is
@@ -122,6 +124,7 @@ pub(crate) fn healthy(replicas: usize) -> State {
         observed: observed(instances, replicas),
         rules: Some(rules),
         durability: None,
+        recovers: false,
     };
     state = state.with(0, |i| i.writable().told(&members, acks).set("a:1-100"));
     (1..replicas).fold(state, |state, ordinal| {
@@ -147,6 +150,7 @@ pub(crate) fn fresh(replicas: usize) -> State {
         observed: observed(instances, replicas),
         rules: None,
         durability: None,
+        recovers: false,
     };
     (0..replicas).fold(state, |state, ordinal| state.with(ordinal, Instance::pristine))
 }
@@ -226,6 +230,7 @@ fn instance(ordinal: usize) -> InstanceObserved {
         list_uncertain: false,
         history_reset: false,
         leaving: false,
+        recovered: None,
     };
     let heard = Heard {
         report,
@@ -326,6 +331,34 @@ impl State {
         self
     }
 
+    /// Its spec was accepted, and it begins with recovered data.
+    pub(crate) fn recovering(mut self) -> Self {
+        self.recovers = true;
+        self.accepted()
+    }
+
+    /// Digest of what is to be recovered, as an instance reports it.
+    pub(crate) fn wish() -> String {
+        accepted("strict", true, 3).recovery.unwrap().request
+    }
+
+    /// The Secret with which the data are recovered is there.
+    pub(crate) fn with_recovery_secret(mut self) -> Self {
+        let key = ObjectKey {
+            kind: ObjectKind::Secret,
+            name: "shop-recovery".to_owned(),
+        };
+        let view = ObjectView {
+            uid: "recovery".to_owned(),
+            resource_version: "7".to_owned(),
+            ours: true,
+            value: serde_json::json!({}),
+            contested: false,
+        };
+        self.observed.objects.insert(key, view);
+        self
+    }
+
     /// The annotation of a person.
     pub(crate) fn asks(mut self, request: &str) -> Self {
         self.observed.request = Some(request.to_owned());
@@ -379,7 +412,7 @@ impl State {
     pub(crate) fn subject(&self) -> Subject<'static> {
         let spec = self
             .durability
-            .map(|durability| accepted(durability, self.observed.instances.len()));
+            .map(|durability| accepted(durability, self.recovers, self.observed.instances.len()));
         Subject {
             spec: spec.map_or(Err(&[]), |spec| Ok(&*Box::leak(Box::new(spec)))),
             ..subject()
@@ -435,13 +468,20 @@ pub(crate) fn subject() -> Subject<'static> {
 }
 
 /// A spec that was accepted.
-fn accepted(durability: &str, replicas: usize) -> ValidatedCluster {
+fn accepted(durability: &str, recovers: bool, replicas: usize) -> ValidatedCluster {
+    let recovery = serde_json::json!({"recovery": {
+        "source": {
+            "store": {"bucket": "backups", "endpoint": "https://s3.example", "credentialsSecret": {"name": "s3"}},
+            "cluster": {"namespace": "prod", "name": "shop"},
+        },
+        "target": {"time": "2026-11-29T11:00:00Z"},
+    }});
     let cluster = serde_json::from_value(serde_json::json!({
         "apiVersion": "mysql.mainstay.dev/v1",
         "kind": "MySQLCluster",
         "metadata": {"name": "shop", "namespace": "prod", "uid": "uid-shop", "generation": 1},
         "spec": {"replicas": replicas, "image": "mysql:9.7.4", "storage": {"size": "1Gi"},
-            "failover": {"durability": durability}}
+            "failover": {"durability": durability}, "bootstrap": if recovers { recovery } else { serde_json::Value::Null }}
     }));
     ValidatedCluster::new(&cluster.unwrap()).unwrap()
 }
@@ -675,6 +715,30 @@ impl Instance {
 
     pub(crate) fn leaving(self) -> Self {
         self.report(|report| report.leaving = true)
+    }
+
+    /// New, with data that were recovered for the present wish.
+    pub(crate) fn recovered(self, text: &str) -> Self {
+        self.pristine().set(text).purged(text).report(|report| {
+            report.pristine = false;
+            report.recovered = Some(Box::new(Recovered {
+                request: State::wish(),
+                backup: "nightly-1".to_owned(),
+                reached: set(text),
+                time: None,
+                completed_at: now(),
+            }));
+        })
+    }
+
+    /// It has no data directory, because what it should recover cannot be had.
+    pub(crate) fn without_data(self, why: &str) -> Self {
+        let why = why.to_owned();
+        self.pristine().mysqld(Mysqld::Failed).report(|report| {
+            report.pristine = false;
+            report.server_uuid = String::new();
+            report.message = why;
+        })
     }
 }
 

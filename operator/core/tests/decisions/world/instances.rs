@@ -6,6 +6,7 @@ impl World {
     pub(super) fn mysqlds(&mut self) {
         for at in 0..self.nodes.len() {
             let now = self.now;
+            let orders = self.nodes[at].ordinal == 0 && self.kubernetes.has_secret("shop-recovery");
             let Some(process) = &mut self.nodes[at].process else {
                 continue;
             };
@@ -15,6 +16,11 @@ impl World {
                     self.nodes[at].recovered();
                 }
                 Mysqld::Cloning if process.until <= now => self.end_clone(at),
+                Mysqld::Initialising if process.until <= now => self.end_recovery(at),
+                Mysqld::Failed if orders => {
+                    process.mysqld = Mysqld::Initialising;
+                    process.until = now + RECOVERY;
+                }
                 _ => {}
             }
         }

@@ -50,6 +50,7 @@ impl World {
             if startable && node.process.is_none() {
                 self.ensure_volume(at);
                 self.nodes[at].start(now, start);
+                self.recover_if_empty(at);
             }
         }
     }
@@ -59,6 +60,60 @@ impl World {
             let volume = self.new_volume();
             self.nodes[at].volume = Some(volume);
         }
+    }
+
+    /// The instance that recovers the data makes no empty data directory.
+    fn recover_if_empty(&mut self, at: usize) {
+        let (now, took) = (self.now, RECOVERY);
+        let recovers = self.recovers() && self.nodes[at].ordinal == 0;
+        let node = &mut self.nodes[at];
+        let (Some(process), Some(volume)) = (&mut node.process, &mut node.volume) else {
+            return;
+        };
+        if recovers && volume.pristine && volume.recovered.is_none() {
+            volume.uuid.clear();
+            process.mysqld = Mysqld::Initialising;
+            process.until = now + took;
+        }
+    }
+
+    /// A recovery ends: with data, or for want of the Secret with none. What is stored grows meanwhile.
+    pub(super) fn end_recovery(&mut self, at: usize) {
+        let wish = self.cluster_wish();
+        let (Some(wish), true) = (wish, self.kubernetes.has_secret("shop-recovery")) else {
+            self.nodes[at].process.as_mut().unwrap().mysqld = Mysqld::Failed;
+            return;
+        };
+        let accepted = self.nodes[at].volume.as_ref().map_or((0, 0), |volume| volume.accepted);
+        let grown = self.random.below(3);
+        let reached = self.stored.union(&gtids(SOURCE, self.stored.count() + 1));
+        let reached = if grown == 0 { reached } else { self.stored.clone() };
+        self.stored = reached.clone();
+        let mut volume = self.new_volume();
+        volume.accepted = accepted;
+        volume.pristine = false;
+        volume.purged = reached.clone();
+        volume.executed = reached.clone();
+        volume.recovered = Some(Box::new(Recovered {
+            request: wish,
+            backup: "nightly-1".to_owned(),
+            reached,
+            time: None,
+            completed_at: self.now,
+        }));
+        self.say(format!("{} is recovered: {}", self.nodes[at].name, volume.incarnation));
+        self.nodes[at].volume = Some(volume);
+        let (now, start) = (self.now, self.settings.start);
+        self.nodes[at].start(now, start);
+    }
+
+    fn recovers(&self) -> bool {
+        self.cluster_wish().is_some()
+    }
+
+    fn cluster_wish(&self) -> Option<String> {
+        let spec = ValidatedCluster::new(&self.cluster).unwrap();
+        spec.recovery.map(|wish| wish.request)
     }
 
     pub(super) fn new_volume(&mut self) -> Volume {

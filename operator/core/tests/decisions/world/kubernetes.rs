@@ -81,6 +81,14 @@ impl Kubernetes {
                 self.writes += 1;
                 self.secrets.store = StoreSecret::Current;
             }
+            Action::WriteRecovery { secret, .. } => {
+                let key = ObjectKey {
+                    kind: ObjectKind::Secret,
+                    name: secret.clone(),
+                };
+                let value = serde_json::json!({"metadata": {"name": secret}});
+                self.apply(&Desired { key, value });
+            }
             Action::DeleteObject { key, .. } => {
                 self.writes += 1;
                 self.objects.remove(key);
@@ -91,6 +99,12 @@ impl Kubernetes {
             | Action::DeletePod { .. }
             | Action::LabelPod { .. } => {}
         }
+    }
+
+    /// Whether there is a Secret of that name.
+    pub(crate) fn has_secret(&self, name: &str) -> bool {
+        let is_it = |key: &&ObjectKey| key.kind == ObjectKind::Secret && key.name == name;
+        self.objects.keys().any(|key| is_it(&key))
     }
 
     pub(crate) fn stateful_set(&self) -> Option<&Value> {

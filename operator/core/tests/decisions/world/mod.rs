@@ -23,7 +23,7 @@ use mainstay_core::action::{Action, Record, Verb};
 use mainstay_core::analyse::analyse;
 use mainstay_core::check::check;
 use mainstay_core::names::Names;
-use mainstay_core::observed::{ClaimView, InstanceObserved, Mysqld, Observed, PodView};
+use mainstay_core::observed::{ClaimView, InstanceObserved, Mysqld, Observed, PodView, Recovered};
 use mainstay_core::plan::{Plan, plan};
 use mainstay_core::progress::Progress;
 use mainstay_core::rules::{InstanceName, Memory, Phase, Rules};
@@ -35,6 +35,11 @@ use kubernetes::Kubernetes;
 use node::{Answer, Node, Pod, Volume};
 use operator::{Message, Operator, Seen};
 use random::Random;
+
+/// How long a recovery takes.
+pub(super) const RECOVERY: Duration = Duration::from_secs(3);
+/// server_uuid of the cluster whose data are recovered.
+pub(crate) const SOURCE: &str = "50000000-0000-4000-8000-000000000000";
 
 /// Length of a tick.
 pub(crate) const TICK: SignedDuration = SignedDuration::from_millis(50);
@@ -92,6 +97,8 @@ pub(crate) struct World {
     pub(crate) request: Option<String>,
     /// What happened, for the message of a failure.
     pub(crate) log: Vec<String>,
+    /// What a recovery finds in the store.
+    pub(crate) stored: GtidSet,
     counter: u64,
     pub(crate) passes: u64,
     /// The rules of a version of status: they are asked for in every tick.
@@ -124,11 +131,23 @@ impl World {
             opened: Vec::new(),
             request: None,
             log: Vec::new(),
+            stored: format!("{SOURCE}:1-40").parse().unwrap(),
             counter: 0,
             passes: 0,
             read: RefCell::new(None),
         };
         world.add_operator();
+        world
+    }
+
+    /// A cluster that was just declared to begin with recovered data, and one operator.
+    pub(crate) fn recovering(seed: u64, replicas: i32) -> Self {
+        let mut world = Self::new(seed, replicas);
+        let bootstrap = serde_json::json!({"recovery": {"source": {
+            "store": {"bucket": "backups", "endpoint": "https://s3.example", "credentialsSecret": {"name": "s3"}},
+            "cluster": {"namespace": "prod", "name": "old"},
+        }}});
+        world.cluster.spec.bootstrap = Some(serde_json::from_value(bootstrap).unwrap());
         world
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use mainstay_core::GtidSet;
 use mainstay_core::action::{InstanceCommand, Verb};
-use mainstay_core::observed::{Disk, InstanceReport, Mysqld, Persisted, Replication, SemiSync};
+use mainstay_core::observed::{Disk, InstanceReport, Mysqld, Persisted, Recovered, Replication, SemiSync};
 use mainstay_core::rules::{Incarnation, InstanceName, MemberId};
 
 /// (epoch, seq)
@@ -33,6 +33,8 @@ pub(crate) struct Volume {
     pub(crate) source: Option<String>,
     /// What is in the relay log next cannot be applied.
     pub(crate) poisoned: bool,
+    /// What it was recovered to.
+    pub(crate) recovered: Option<Box<Recovered>>,
 }
 
 impl Volume {
@@ -49,6 +51,7 @@ impl Volume {
             purged: GtidSet::new(),
             source: None,
             poisoned: false,
+            recovered: None,
         }
     }
 
@@ -299,6 +302,7 @@ impl Node {
             list_uncertain: false,
             history_reset: false,
             leaving: process.leaving,
+            recovered: volume.recovered.clone(),
         })
     }
 

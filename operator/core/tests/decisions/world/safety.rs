@@ -11,6 +11,7 @@ impl World {
             if !lost.is_empty() {
                 self.fail(&format!("{} is open and lost {lost}", self.nodes[primary].name));
             }
+            self.check_recovered(primary);
         }
         let mut acknowledged = 0;
         for node in self.nodes.iter().filter(|node| node.writable()) {
@@ -32,6 +33,26 @@ impl World {
         }
         if acknowledged > 1 {
             self.fail("two instances can have commits acknowledged");
+        }
+    }
+
+    /// A cluster that begins with recovered data never begins without them.
+    fn check_recovered(&self, primary: usize) {
+        if self
+            .cluster
+            .spec
+            .bootstrap
+            .as_ref()
+            .is_none_or(|bootstrap| bootstrap.recovery.is_none())
+        {
+            return;
+        }
+        let least = format!("{SOURCE}:1-40").parse().unwrap();
+        if !self.nodes[primary].volume.as_ref().unwrap().offers().contains(&least) {
+            self.fail(&format!(
+                "{} is open without the recovered data",
+                self.nodes[primary].name
+            ));
         }
     }
 }

@@ -30,6 +30,7 @@ pub(crate) mod disk;
 mod files;
 mod node;
 pub(crate) mod raw;
+pub(crate) mod store;
 mod template;
 pub(crate) mod wire;
 
@@ -237,6 +238,7 @@ impl Cluster {
             app_secret: root.join("app"),
             server_tls: root.join("server-tls"),
             client_ca: root.join("client-ca"),
+            recovery: root.join("recovery"),
         };
         write(&paths.config_file, &my_cnf());
         for (name, password) in [
@@ -264,6 +266,7 @@ impl Cluster {
             pod_ip: IpAddr::V4(Ipv4Addr::LOCALHOST),
             server_id_base: 1200,
             config_hash: "abc".to_owned(),
+            recovery: None,
             paths,
             ports: Ports {
                 mysql: free_port(),

@@ -1,0 +1,161 @@
+//! Why data cannot be recovered.
+
+use std::io;
+
+use mainstay_core::GtidSet;
+use mainstay_mysql::MysqlError;
+use mainstay_store::SettingsError;
+use mainstay_store::archive::ArchiveError;
+use mainstay_store::catalog::CatalogError;
+
+use crate::mysqld::RunError;
+
+/// Failure of a recovery. Nothing of the data is left then.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RestoreError {
+    /// The store cannot be used as it is declared.
+    #[error(transparent)]
+    Settings(SettingsError),
+    /// What is stored does not serve, or cannot be read.
+    #[error(transparent)]
+    Catalog(#[from] CatalogError),
+    /// The backup or a segment cannot be fetched, or is damaged.
+    #[error(transparent)]
+    Archive(ArchiveError),
+    /// A segment is damaged, or is no binlog.
+    #[error("the segment {key} cannot be replayed: {reason}")]
+    Segment {
+        /// Which.
+        key: String,
+        /// Why.
+        reason: String,
+    },
+    /// There would be nothing in it.
+    #[error(
+        "the backup {backup} holds no transaction: there is nothing to recover; create the cluster with bootstrap.initdb"
+    )]
+    Empty {
+        /// Which backup.
+        backup: String,
+    },
+    /// It was made in a way that is not known here.
+    #[error(
+        "the backup {backup} has {what}, which this version does not expect: use a newer Mainstay, or another backup"
+    )]
+    Unknown {
+        /// Which backup.
+        backup: String,
+        /// What is unexpected.
+        what: String,
+    },
+    /// The image has another server.
+    #[error(
+        "the backup {backup} was made by MySQL {made_by}, and the image has MySQL {server}: set spec.image to the same \
+         series, and not to an older version"
+    )]
+    Version {
+        /// Which backup.
+        backup: String,
+        /// Version of the server that made it.
+        made_by: String,
+        /// Version of the image's server.
+        server: String,
+    },
+    /// The volume is too small.
+    #[error(
+        "the volume has {free} MiB free, and {needed} MiB are needed: {data} MiB for the backup, {replayed} MiB for binlogs \
+         on their way, and some to spare; set spec.storage.size to more"
+    )]
+    Space {
+        /// MiB that are free.
+        free: u64,
+        /// MiB that are needed.
+        needed: u64,
+        /// Of these for the backup.
+        data: u64,
+        /// Of these for binlogs on their way.
+        replayed: u64,
+    },
+    /// The volume filled up while binlogs were replayed.
+    #[error("the volume is full, and {left} transactions are still to be replayed; set spec.storage.size to more")]
+    Full {
+        /// Transactions that are left.
+        left: u64,
+    },
+    /// The volume.
+    #[error("failed to {what}")]
+    Volume {
+        /// What was attempted.
+        what: &'static str,
+        /// Why.
+        source: io::Error,
+    },
+    /// The password with which to log in is not mounted.
+    #[error("the password of the manager's account is not known: see the Secret's file manager")]
+    NoPassword,
+    /// A program could not be started.
+    #[error(transparent)]
+    Run(RunError),
+    /// mysqld ended.
+    #[error("mysqld ended while {during}: {reason}")]
+    Ended {
+        /// What was being done.
+        during: &'static str,
+        /// How, with its own words.
+        reason: String,
+    },
+    /// mysqld refused.
+    #[error(transparent)]
+    Mysql(MysqlError),
+    /// The applier stopped.
+    #[error("the server cannot replay the archive: {reason}")]
+    Applier {
+        /// What it says.
+        reason: String,
+    },
+    /// There is something else than there should be.
+    #[error(
+        "{what} holds {found} instead of {expected}: it is not what its manifest says; use another backup or target"
+    )]
+    Mismatch {
+        /// What.
+        what: &'static str,
+        /// What there should be.
+        expected: GtidSet,
+        /// What there is.
+        found: GtidSet,
+    },
+    /// Something more important came.
+    #[error("it was stopped")]
+    Stopped,
+}
+
+impl RestoreError {
+    pub(super) fn volume(what: &'static str) -> impl Fn(io::Error) -> Self {
+        move |source| Self::Volume { what, source }
+    }
+
+    /// Whether the same may succeed in a moment without anybody doing something.
+    pub(crate) const fn may_pass(&self) -> bool {
+        match self {
+            Self::Catalog(error) => error.may_pass(),
+            Self::Archive(ArchiveError::Store(error)) => error.may_pass(),
+            Self::Volume { .. }
+            | Self::Run(_)
+            | Self::Ended { .. }
+            | Self::Mysql(_)
+            | Self::Stopped
+            | Self::NoPassword => true,
+            Self::Settings(_)
+            | Self::Archive(_)
+            | Self::Segment { .. }
+            | Self::Empty { .. }
+            | Self::Unknown { .. }
+            | Self::Version { .. }
+            | Self::Space { .. }
+            | Self::Full { .. }
+            | Self::Applier { .. }
+            | Self::Mismatch { .. } => false,
+        }
+    }
+}

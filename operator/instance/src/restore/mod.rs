@@ -1,0 +1,295 @@
+//! A data directory from a store: a backup, and the part of the archive that follows it, up to a target.
+//!
+//! It is put together beside the data directory, and is whole or not there: whoever asked for it gives it its name. A crash
+//! at any step leaves a directory that nobody takes for data, and the next attempt begins clean. Nothing is believed that was
+//! not proved: checksums of everything that is read, and the set of transactions after the first start and at the end.
+//! (docs/instance.md, "Recovery"; who decides about the point is `mainstay_core::backup::restore`.)
+
+mod error;
+mod isolated;
+mod relay;
+mod replay;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use mainstay_core::GtidSet;
+use mainstay_core::observed::Recovered;
+use mainstay_mysql::Version;
+use mainstay_store::archive::{PrivateKey, load_directory};
+use mainstay_store::catalog::{self, Catalog, PlannedRecovery};
+use mainstay_store::{RecoveryOrder, Store};
+use tokio::sync::oneshot;
+use tokio::time::{Instant, interval};
+
+pub(crate) use error::RestoreError;
+use isolated::Isolated;
+
+use crate::disk;
+use crate::mysqld::Runner;
+use crate::secrets::Secrets;
+
+/// How often it is said how far a recovery is.
+const TELL: Duration = Duration::from_secs(5);
+/// What has to be left free beside the data: redo and undo logs, temporary files, tables that grow while binlogs are replayed.
+const SPARE: u64 = 512 * MIB;
+const MIB: u64 = 1024 * 1024;
+
+/// Files of a backup that belong to the server that it was taken from.
+const FOREIGN: [&str; 2] = ["auto.cnf", "mysqld-auto.cnf"];
+
+/// Where a recovery says how far it is.
+pub(crate) type Tell = Arc<dyn Fn(String) + Send + Sync>;
+
+/// Everything that a recovery works with.
+pub(crate) struct Restore {
+    pub(crate) runner: Runner,
+    /// Version of the server that will run on the data.
+    pub(crate) version: Version,
+    /// The passwords that the data get.
+    pub(crate) secrets: Arc<Secrets>,
+    pub(crate) store: Arc<dyn Store>,
+    /// What decrypts what is stored.
+    pub(crate) keys: Vec<PrivateKey>,
+    /// The data directory that is made; what is there is deleted.
+    pub(crate) directory: PathBuf,
+    /// For binlogs on their way, on the same file system; what is there is deleted.
+    pub(crate) scratch: PathBuf,
+    pub(crate) tell: Tell,
+}
+
+impl Restore {
+    /// Makes the data directory, and everything in it durable. `stop` ends the work; it is also ended by an error, and then
+    /// nothing is left.
+    pub(crate) async fn run(
+        &self,
+        order: &RecoveryOrder,
+        stop: oneshot::Receiver<()>,
+    ) -> Result<Recovered, RestoreError> {
+        let server = Isolated::default();
+        let made = tokio::select! {
+            made = Box::pin(self.make(order, &server)) => made,
+            _stopped = stop => Err(RestoreError::Stopped),
+        };
+        // Whatever happened: no server runs any more when this returns.
+        server.kill().await;
+        let leftovers = match made {
+            Ok(_) => self.clear(&[&self.scratch]).await,
+            Err(_) => self.clear(&[&self.scratch, &self.directory]).await,
+        };
+        match (made, leftovers) {
+            (Ok(recovered), Ok(())) => Ok(recovered),
+            (Err(error), _) | (Ok(_), Err(error)) => Err(error),
+        }
+    }
+
+    async fn make(&self, order: &RecoveryOrder, server: &Isolated) -> Result<Recovered, RestoreError> {
+        self.clear(&[&self.scratch, &self.directory]).await?;
+        (self.tell)("reading what is stored".to_owned());
+        let source = catalog::find(self.store.as_ref(), &order.source).await?;
+        let catalog = Catalog::read(self.store.as_ref(), source).await?;
+        for problem in &catalog.unreadable {
+            tracing::warn!(problem, "a backup cannot be used");
+        }
+        let plan = catalog.plan(self.store.as_ref(), &order.target, &self.keys).await?;
+        drop(catalog);
+        self.can_be_made(&plan)?;
+        tracing::info!(
+            backup = %plan.base.id, reaches = %plan.plan.reaches, bytes = plan.base.uncompressed_bytes,
+            segments = plan.steps.iter().map(|step| step.segments.len()).sum::<usize>(),
+            "recovering"
+        );
+        self.copy(&plan).await?;
+        self.start(server, &plan.base.gtid_executed).await?;
+        replay::Replay::new(self, server, &plan).run().await?;
+        self.finish(server, &plan.plan.reaches).await?;
+        let volume = self.directory.clone();
+        self.blocking("make the recovered data durable", move || disk::sync_all(&volume))
+            .await?;
+        Ok(Recovered {
+            request: order.request.clone(),
+            backup: plan.base.id.to_string(),
+            reached: plan.plan.reaches,
+            time: plan.plan.reaches_time,
+            completed_at: micros(Timestamp::now()),
+        })
+    }
+
+    /// What is known before anything is fetched.
+    fn can_be_made(&self, plan: &PlannedRecovery) -> Result<(), RestoreError> {
+        let base = &plan.base;
+        if plan.plan.reaches.is_empty() {
+            return Err(RestoreError::Empty {
+                backup: base.id.to_string(),
+            });
+        }
+        if base.files.len() != 1 {
+            return Err(RestoreError::Unknown {
+                backup: base.id.to_string(),
+                what: format!("{} files", base.files.len()),
+            });
+        }
+        let files: Version = base.mysql_version.parse().map_err(|_error| RestoreError::Unknown {
+            backup: base.id.to_string(),
+            what: format!("the version {:?}", base.mysql_version),
+        })?;
+        if !self.version.can_start_on(&files) {
+            return Err(RestoreError::Version {
+                backup: base.id.to_string(),
+                made_by: files.to_string(),
+                server: self.version.to_string(),
+            });
+        }
+        let volume = self.directory.parent().unwrap_or(&self.directory);
+        let space = disk::space(volume).map_err(RestoreError::volume("look at the volume"))?;
+        let replayed = replay::space(plan);
+        let needed = base.uncompressed_bytes.saturating_add(replayed).saturating_add(SPARE);
+        if space.free < needed {
+            return Err(RestoreError::Space {
+                free: space.free / MIB,
+                needed: needed / MIB,
+                data: base.uncompressed_bytes / MIB,
+                replayed: replayed / MIB,
+            });
+        }
+        Ok(())
+    }
+
+    /// Fetches the backup. Its checksum is proved at the end, before anything of it is used.
+    async fn copy(&self, plan: &PlannedRecovery) -> Result<(), RestoreError> {
+        let Some(file) = plan.base.files.first() else {
+            return Ok(());
+        };
+        let (directory, scratch) = (self.directory.clone(), self.scratch.clone());
+        self.blocking("make the data directory", move || {
+            make_private(&directory)?;
+            make_private(&scratch)
+        })
+        .await?;
+        let key = catalog::key_for(plan.base.encryption.as_ref(), &self.keys, || plan.base.id.to_string())?;
+        let folder = plan.base_folder();
+        let fetched = load_directory(self.store.as_ref(), &folder, file, key, &self.directory);
+        let told = self.tell_size(plan.base.id.as_str(), plan.base.uncompressed_bytes);
+        let content = tokio::select! {
+            content = fetched => content.map_err(RestoreError::Archive)?,
+            () = told => return Ok(()),
+        };
+        if content.bytes != plan.base.uncompressed_bytes {
+            return Err(RestoreError::Unknown {
+                backup: plan.base.id.to_string(),
+                what: format!("{} bytes instead of {}", content.bytes, plan.base.uncompressed_bytes),
+            });
+        }
+        let directory = self.directory.clone();
+        self.blocking("remove what belongs to another server", move || {
+            remove_foreign(&directory)
+        })
+        .await
+    }
+
+    /// Says how much has arrived, until it is dropped.
+    async fn tell_size(&self, backup: &str, total: u64) {
+        let mut ticks = interval(TELL);
+        let (mut before, mut at) = (0, Instant::now());
+        loop {
+            ticks.tick().await;
+            let directory = self.directory.clone();
+            let size = tokio::task::spawn_blocking(move || size_of(&directory)).await;
+            let Ok(size) = size else { continue };
+            let seconds = at.elapsed().as_secs().max(1);
+            let rate = size.saturating_sub(before) / seconds / MIB;
+            (before, at) = (size, Instant::now());
+            (self.tell)(format!(
+                "recovering {backup}: {} of {} MiB, {rate} MiB/s",
+                size / MIB,
+                total / MIB
+            ));
+        }
+    }
+
+    /// Starts a server on the files, without network, and proves that they hold what their manifest says.
+    async fn start(&self, server: &Isolated, expected: &GtidSet) -> Result<(), RestoreError> {
+        (self.tell)("starting a server on the recovered files".to_owned());
+        let Some(password) = self.secrets.credentials.manager.clone() else {
+            return Err(RestoreError::NoPassword);
+        };
+        server.start(self, password).await?;
+        let executed = server.executed().await?;
+        if executed != *expected {
+            return Err(RestoreError::Mismatch {
+                what: "the backup",
+                expected: expected.clone(),
+                found: executed,
+            });
+        }
+        Ok(())
+    }
+
+    /// Proves that exactly the planned point was reached, makes the data the new cluster's, and ends the server.
+    async fn finish(&self, server: &Isolated, reaches: &GtidSet) -> Result<(), RestoreError> {
+        (self.tell)("ending the recovery".to_owned());
+        server.take_over(self.secrets.root.as_ref()).await?;
+        let executed = server.executed().await?;
+        if executed != *reaches {
+            return Err(RestoreError::Mismatch {
+                what: "the recovery",
+                expected: reaches.clone(),
+                found: executed,
+            });
+        }
+        server.stop().await
+    }
+
+    async fn clear(&self, directories: &[&Path]) -> Result<(), RestoreError> {
+        let directories: Vec<PathBuf> = directories.iter().map(|&directory| directory.to_owned()).collect();
+        self.blocking("clear up what an earlier attempt left", move || {
+            directories
+                .iter()
+                .try_for_each(|directory| disk::remove_tree(directory))
+        })
+        .await
+    }
+
+    async fn blocking<T: Send + 'static>(
+        &self,
+        what: &'static str,
+        work: impl FnOnce() -> std::io::Result<T> + Send + 'static,
+    ) -> Result<T, RestoreError> {
+        let done = tokio::task::spawn_blocking(work).await;
+        let done = done.unwrap_or_else(|error| Err(std::io::Error::other(error.to_string())));
+        done.map_err(RestoreError::volume(what))
+    }
+}
+
+fn make_private(directory: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt as _;
+    std::fs::DirBuilder::new().mode(0o750).create(directory)
+}
+
+fn remove_foreign(directory: &Path) -> std::io::Result<()> {
+    for name in FOREIGN {
+        match std::fs::remove_file(directory.join(name)) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Bytes of the files in a directory, at any depth, as far as they can be seen.
+fn size_of(directory: &Path) -> u64 {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let size = |entry: std::fs::DirEntry| match entry.metadata() {
+        Ok(metadata) if metadata.is_dir() => size_of(&entry.path()),
+        Ok(metadata) => metadata.len(),
+        Err(_gone) => 0,
+    };
+    entries.map(size).sum()
+}
+
+/// A time as messages can hold it.
+fn micros(time: Timestamp) -> Timestamp {
+    Timestamp::from_microsecond(time.as_microsecond()).unwrap_or(time)
+}

@@ -1,0 +1,399 @@
+//! A store with what a cluster would have in it: backups of stopped data directories, and an archive cut out of real binlogs.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use mainstay_core::GtidSet;
+use mainstay_core::backup::manifest::{ArchivedTransaction, FORMAT, Method, Segment, StoredFile};
+use mainstay_core::backup::restore::Target;
+use mainstay_core::backup::{BackupId, BackupManifest, ClusterIdentity, Key, ReignManifest, SegmentIndex};
+use mainstay_store::archive::{Meter, PrivateKey, Recipient, Sealing, seal_bytes, store_directory};
+use mainstay_store::{
+    ACCESS_FILE, Access, Existing, Identity, Keys, RECOVERY_FILE, RecoveryOrder, RecoverySource, S3, Settings, Store,
+};
+use secrecy::ExposeSecret as _;
+use tempfile::TempDir;
+
+use super::files::{fast_directory, free_port};
+use super::{Node, write};
+
+const BUCKET: &str = "backups";
+const ACCESS_KEY: &str = "owner";
+const SECRET_KEY: &str = "the-owners-secret";
+
+/// The wish that tests recover for.
+pub(crate) const WISH: &str = "a wish";
+
+/// versitygw on a directory; it ends when it is dropped.
+pub(crate) struct Gateway {
+    port: u16,
+    files: TempDir,
+    process: Child,
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        drop(self.process.kill());
+        drop(self.process.wait());
+    }
+}
+
+/// The program: `MAINSTAY_TEST_S3`, or the one that the testbed built.
+fn binary() -> PathBuf {
+    if let Some(given) = std::env::var_os("MAINSTAY_TEST_S3") {
+        return given.into();
+    }
+    let home = || PathBuf::from(std::env::var_os("HOME").unwrap_or_default()).join(".cache/mainstay");
+    let cache = std::env::var_os("MAINSTAY_CACHE")
+        .map_or_else(home, PathBuf::from)
+        .join("bin");
+    let built = std::fs::read_dir(&cache).into_iter().flatten().flatten();
+    let mut built: Vec<PathBuf> = built
+        .map(|entry| entry.path())
+        .filter(|path| path.file_name().unwrap().to_string_lossy().starts_with("versitygw-"))
+        .collect();
+    built.sort();
+    built.pop().unwrap_or_else(|| {
+        panic!(
+            "there is no versitygw in {}: start the testbed once, or set MAINSTAY_TEST_S3 to the program",
+            cache.display()
+        )
+    })
+}
+
+impl Gateway {
+    pub(crate) async fn start() -> Self {
+        let files = tempfile::tempdir_in(fast_directory()).unwrap();
+        // A bucket is a directory.
+        for name in ["iam", "data", "data/backups"] {
+            std::fs::create_dir(files.path().join(name)).unwrap();
+        }
+        let port = free_port();
+        let log = std::fs::File::create(files.path().join("log")).unwrap();
+        let process = Command::new("setpriv")
+            .args(["--pdeathsig", "KILL", "--"])
+            .arg(binary())
+            .args(["--port", &format!("127.0.0.1:{port}"), "--quiet", "--iam-dir"])
+            .arg(files.path().join("iam"))
+            .arg("posix")
+            .arg(files.path().join("data"))
+            .env("ROOT_ACCESS_KEY", ACCESS_KEY)
+            .env("ROOT_SECRET_KEY", SECRET_KEY)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().unwrap())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        let gateway = Self { port, files, process };
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while tokio::net::TcpStream::connect(("127.0.0.1", port)).await.is_err() {
+            assert!(Instant::now() < deadline, "versitygw does not listen");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        gateway
+    }
+
+    fn settings(&self) -> Settings {
+        Settings {
+            endpoint: Some(format!("http://127.0.0.1:{}", self.port)),
+            region: "us-east-1".to_owned(),
+            bucket: BUCKET.to_owned(),
+            prefix: "mysql".to_owned(),
+            path_style: true,
+            ca: None,
+            identity: Identity::Keys(Keys {
+                access_key: ACCESS_KEY.to_owned(),
+                secret_key: SECRET_KEY.to_owned().into(),
+                session_token: None,
+            }),
+        }
+    }
+
+    /// The file in which an object is.
+    pub(crate) fn file(&self, key: &Key) -> PathBuf {
+        self.files.path().join("data/backups/mysql").join(key.as_str())
+    }
+}
+
+/// What a cluster has stored.
+pub(crate) struct Stored {
+    pub(crate) gateway: Gateway,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) cluster: ClusterIdentity,
+    /// With which its content is encrypted.
+    pub(crate) key: Option<PrivateKey>,
+    backups: u32,
+}
+
+/// A transaction in a binlog file.
+#[derive(Clone, Debug)]
+pub(crate) struct Found {
+    start: usize,
+    end: usize,
+    pub(crate) transaction: ArchivedTransaction,
+}
+
+impl Stored {
+    pub(crate) async fn new(key: Option<PrivateKey>) -> Self {
+        let gateway = Gateway::start().await;
+        let store = S3::new(gateway.settings()).await.unwrap();
+        Self {
+            store: Arc::new(store),
+            gateway,
+            cluster: ClusterIdentity::new("prod", "old", "6f1c2a9e").unwrap(),
+            key,
+            backups: 0,
+        }
+    }
+
+    fn sealing(&self) -> Sealing {
+        Sealing {
+            level: 1,
+            recipient: self.key.as_ref().map(PrivateKey::recipient),
+        }
+    }
+
+    fn recipient(&self) -> Option<Recipient> {
+        self.sealing().recipient
+    }
+
+    /// Stores the data directory of an instance whose server was stopped, as a backup does.
+    pub(crate) async fn back_up(&mut self, node: &Node, executed: &GtidSet, server_uuid: &str) -> BackupId {
+        self.backups += 1;
+        let id = BackupId::parse(&format!("20261130t07{:02}00z-test", self.backups)).unwrap();
+        let skip = |path: &Path| {
+            let name = path.to_string_lossy();
+            ["auto.cnf", "mysqld-auto.cnf"].contains(&name.as_ref())
+                || name.starts_with("relay.")
+                || name.starts_with("binlog.")
+        };
+        let key = self.cluster.backup_data(&id, self.key.is_some());
+        let data = node.config.paths.data();
+        let (sealing, meter) = (self.sealing(), Meter::default());
+        let packed = store_directory(self.store.as_ref(), &key, &data, &skip, &sealing, &meter)
+            .await
+            .unwrap();
+        let manifest = BackupManifest {
+            format: FORMAT,
+            id: id.clone(),
+            name: None,
+            schedule: None,
+            cluster: self.cluster.clone(),
+            instance: "old-1".to_owned(),
+            mysql_version: "9.7.4".to_owned(),
+            server_uuid: server_uuid.to_owned(),
+            epoch: 1,
+            gtid_executed: executed.clone(),
+            started_at: Timestamp::now(),
+            completed_at: Timestamp::now(),
+            method: Method::Physical,
+            files: vec![packed.file],
+            encryption: self.sealing().encryption(),
+            uncompressed_bytes: packed.content.bytes,
+        };
+        self.put_manifest(&manifest).await;
+        id
+    }
+
+    pub(crate) async fn put_manifest(&self, manifest: &BackupManifest) {
+        let key = self.cluster.backup_manifest(&manifest.id);
+        let json = manifest.to_json().unwrap();
+        self.store.put(&key, json.into(), Existing::Replace).await.unwrap();
+    }
+
+    pub(crate) async fn manifest(&self, id: &BackupId) -> BackupManifest {
+        let json = self
+            .store
+            .get(&self.cluster.backup_manifest(id), 1 << 20)
+            .await
+            .unwrap();
+        BackupManifest::from_json(&json).unwrap()
+    }
+
+    /// Stores what a primary wrote, in segments of a few transactions each, with one index for every third of them.
+    pub(crate) async fn archive(
+        &self,
+        epoch: u64,
+        server_uuid: &str,
+        baseline: &GtidSet,
+        binlogs: &[PathBuf],
+        every: usize,
+    ) -> Vec<Segment> {
+        let reign = ReignManifest {
+            format: FORMAT,
+            cluster: self.cluster.clone(),
+            epoch,
+            instance: "old-0".to_owned(),
+            server_uuid: server_uuid.to_owned(),
+            baseline: baseline.clone(),
+            since: Timestamp::now(),
+        };
+        let json = reign.to_json().unwrap();
+        let key = self.cluster.reign_manifest(epoch);
+        self.store.put(&key, json.into(), Existing::Replace).await.unwrap();
+        let mut before = baseline.clone();
+        let mut segments = Vec::new();
+        for binlog in binlogs {
+            let bytes = std::fs::read(binlog).unwrap();
+            let found = transactions(binlog);
+            let new: Vec<Found> = found
+                .into_iter()
+                .filter(|found| !before.contains_gtid(&found.transaction.gtid))
+                .collect();
+            for some in new.chunks(every) {
+                let segment = self
+                    .segment(epoch, segments.len() as u64 + 1, &bytes, some, &before)
+                    .await;
+                before = before.union(&segment.gtids);
+                segments.push(segment);
+            }
+        }
+        for some in segments.chunks(3) {
+            self.put_index(epoch, server_uuid, some).await;
+        }
+        segments
+    }
+
+    async fn segment(&self, epoch: u64, sequence: u64, binlog: &[u8], found: &[Found], before: &GtidSet) -> Segment {
+        let mut content = binlog[..description_end(binlog)].to_vec();
+        for one in found {
+            content.extend(&binlog[one.start..one.end]);
+        }
+        let (sealed, tally) = seal_bytes(&content, &self.sealing()).await.unwrap();
+        let key = self.cluster.segment(epoch, sequence, self.recipient().is_some());
+        self.store.put(&key, sealed, Existing::Keep).await.unwrap();
+        let transactions: Vec<_> = found.iter().map(|found| found.transaction.clone()).collect();
+        Segment {
+            sequence,
+            file: StoredFile {
+                name: key.file_name().to_owned(),
+                size: tally.bytes,
+                sha256: tally.sha256,
+            },
+            uncompressed_bytes: content.len() as u64,
+            encryption: self.sealing().encryption(),
+            previous: before.clone(),
+            gtids: transactions
+                .iter()
+                .map(|transaction| transaction.gtid.clone())
+                .collect(),
+            transactions,
+        }
+    }
+
+    async fn put_index(&self, epoch: u64, server_uuid: &str, segments: &[Segment]) {
+        let index = SegmentIndex {
+            format: FORMAT,
+            cluster: self.cluster.clone(),
+            epoch,
+            server_uuid: server_uuid.to_owned(),
+            mysql_version: "9.7.4".to_owned(),
+            segments: segments.to_vec(),
+        };
+        let (first, last) = (segments[0].sequence, segments[segments.len() - 1].sequence);
+        let key = self.cluster.segment_index(epoch, first, last);
+        let json = index.to_json().unwrap();
+        self.store.put(&key, json.into(), Existing::Replace).await.unwrap();
+    }
+
+    /// Lets an instance recover this when it is started, with these keys.
+    pub(crate) fn give_to(&self, node: &mut Node, target: &Target, keys: &[PrivateKey]) {
+        node.config.recovery = Some(WISH.to_owned());
+        self.mount(node, WISH, target, keys);
+    }
+
+    /// What the operator writes for a wish.
+    pub(crate) fn mount(&self, node: &Node, wish: &str, target: &Target, keys: &[PrivateKey]) {
+        let access = Access {
+            store: self.gateway.settings(),
+            cluster: self.cluster.clone(),
+            archive: false,
+            recipient: None,
+            private_keys: keys.to_vec(),
+        };
+        let order = RecoveryOrder {
+            request: wish.to_owned(),
+            source: RecoverySource {
+                namespace: "prod".to_owned(),
+                name: "old".to_owned(),
+                uid: None,
+            },
+            target: target.clone(),
+        };
+        let directory = &node.config.paths.recovery;
+        write(&directory.join(ACCESS_FILE), access.to_json().expose_secret());
+        write(&directory.join(RECOVERY_FILE), &order.to_json());
+    }
+
+    /// The key with which it is encrypted, as a list.
+    pub(crate) fn keys(&self) -> Vec<PrivateKey> {
+        self.key.iter().cloned().collect()
+    }
+}
+
+/// Where the format description of a binlog ends.
+fn description_end(binlog: &[u8]) -> usize {
+    let length = u32::from_le_bytes(binlog[4 + 9..4 + 13].try_into().unwrap());
+    4 + usize::try_from(length).unwrap()
+}
+
+/// The transactions of a binlog file, as the image's own mysqlbinlog reads them.
+pub(crate) fn transactions(binlog: &Path) -> Vec<Found> {
+    let root = std::env::var("MAINSTAY_TEST_MYSQL").unwrap();
+    let output = Command::new(format!("{root}/usr/lib64/ld-linux-x86-64.so.2"))
+        .args(["--library-path", &format!("{root}/usr/lib/x86_64-linux-gnu")])
+        .arg(format!("{root}/usr/bin/mysqlbinlog"))
+        .args(["--no-defaults", "--base64-output=DECODE-ROWS"])
+        .arg(binlog)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let number = |line: &str, name: &str| -> Option<i64> {
+        let rest = line.split_once(name)?.1;
+        rest.chars()
+            .take_while(char::is_ascii_digit)
+            .collect::<String>()
+            .parse()
+            .ok()
+    };
+    let (mut at, mut open) = (0, None);
+    let mut found = Vec::new();
+    for line in text.lines() {
+        if let Some(position) = line.strip_prefix("# at ") {
+            at = position.trim().parse().unwrap();
+        } else if let (Some(length), Some(time)) = (
+            number(line, "transaction_length="),
+            number(line, "immediate_commit_timestamp="),
+        ) {
+            open = Some((at, at + usize::try_from(length).unwrap(), time));
+        } else if let Some(gtid) = line.strip_prefix("SET @@SESSION.GTID_NEXT= '")
+            && let Some((start, end, time)) = open.take()
+        {
+            let gtid = gtid.split('\'').next().unwrap().parse().unwrap();
+            let transaction = ArchivedTransaction { gtid, at: time };
+            found.push(Found {
+                start,
+                end,
+                transaction,
+            });
+        }
+    }
+    found
+}
+
+/// The binlog files of an instance, in order.
+pub(crate) fn binlogs(node: &Node) -> Vec<PathBuf> {
+    let files = std::fs::read_dir(node.config.paths.data()).unwrap();
+    let files: BTreeSet<PathBuf> = files.map(|entry| entry.unwrap().path()).collect();
+    let numbered = |path: &PathBuf| {
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        name.strip_prefix("binlog.")
+            .is_some_and(|rest| rest.chars().all(|c| c.is_ascii_digit()))
+    };
+    files.into_iter().filter(numbered).collect()
+}
