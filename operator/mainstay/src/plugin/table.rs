@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use jiff::Timestamp;
 use mainstay_api::backup_status::BackupReference;
-use mainstay_api::status::{ChangeKind, Role};
+use mainstay_api::status::{ChangeKind, RecoveryPhase, RecoveryStatus, Role};
 use mainstay_core::status::{described, parts, seconds};
 
 use super::live::Disk;
@@ -48,6 +48,9 @@ pub(crate) fn render(view: &View, now: Timestamp, style: Style) -> String {
     if let Some(change) = &view.last_change {
         out.push_str(&last_change(change, now));
         out.push('\n');
+    }
+    if let Some(recovery) = &view.recovery {
+        out.push_str(&recovered(recovery, now));
     }
     for problem in &view.problems {
         problem_lines(&mut out, problem, now, style);
@@ -224,6 +227,26 @@ pub(crate) fn last_change(change: &Change, now: Timestamp) -> String {
     let parts = change.phases.as_ref().map(parts).filter(|parts| !parts.is_empty());
     let parts = parts.map_or_else(String::new, |parts| format!(" ({parts})"));
     format!("Last change of primary: {what}, {ago} ago{blocked}{parts}")
+}
+
+/// How far the recovery of the first data is. Why it fails is told by a condition.
+fn recovered(recovery: &RecoveryStatus, now: Timestamp) -> String {
+    let text = match recovery.phase {
+        RecoveryPhase::Failed => return String::new(),
+        RecoveryPhase::Running => recovery
+            .message
+            .clone()
+            .unwrap_or_else(|| "is about to begin".to_owned()),
+        RecoveryPhase::Done => {
+            let ended = recovery.completed_at.as_ref();
+            let ago = ended.map_or_else(String::new, |ended| format!("{} ago, ", age(ended.0, now)));
+            let backup = recovery.backup.as_deref().unwrap_or("a backup");
+            let time = recovery.reached_time.as_ref();
+            let time = time.map_or_else(String::new, |time| format!(" and its archive up to {}", time.0));
+            format!("{ago}from {backup}{time}")
+        }
+    };
+    format!("Recovery: {text}\n")
 }
 
 fn problem_lines(out: &mut String, problem: &Problem, now: Timestamp, style: Style) {

@@ -264,3 +264,34 @@ fn sizes_and_ages_are_short() {
         ("0.19".into(), "0.00".into(), "12.35".into())
     );
 }
+
+#[test]
+fn a_recovery_is_told_while_it_runs_and_when_it_is_done() {
+    let with = |recovery: serde_json::Value| {
+        let screen = screen(&cluster(json!({"recovery": recovery})), &healthy());
+        let lines: Vec<String> = screen
+            .lines()
+            .filter(|line| line.starts_with("Recovery"))
+            .map(ToOwned::to_owned)
+            .collect();
+        lines
+    };
+    let message = "recovering 20261130t030000z-x7k2p: 1228 of 5100 MiB, 104 MiB/s";
+    assert_eq!(
+        with(json!({"phase": "Running", "message": message})),
+        [format!("Recovery: {message}")]
+    );
+    let done = json!({
+        "phase": "Done",
+        "backup": "20261130t030000z-x7k2p",
+        "reachedGtid": "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-88121",
+        "reachedTime": now().to_string(),
+        "completedAt": (now() - jiff::SignedDuration::from_mins(5)).to_string(),
+    });
+    let told = format!(
+        "Recovery: 5m ago, from 20261130t030000z-x7k2p and its archive up to {}",
+        now()
+    );
+    assert_eq!(with(done), [told]);
+    assert!(with(json!({"phase": "Failed", "message": "no room"})).is_empty());
+}

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt as _;
 use mainstay_api::backup_status::BackupReference;
-use mainstay_api::status::{ChangeKind, ElectionPhase, InstanceStatus, LastChange, Phases, Role};
+use mainstay_api::status::{ChangeKind, ElectionPhase, InstanceStatus, LastChange, Phases, RecoveryStatus, Role};
 use mainstay_api::{MySQLCluster, MySQLClusterStatus};
 use serde::Serialize;
 
@@ -40,6 +40,9 @@ pub(crate) struct View {
     pub(crate) backups: Option<Backups>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) last_change: Option<Change>,
+    /// The recovery of the data with which the cluster began.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) recovery: Option<RecoveryStatus>,
     /// What is not as it should be, with what to do.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) problems: Vec<Problem>,
@@ -191,6 +194,7 @@ impl View {
             instances: rows(status, primary, connected, &lives, nodes),
             backups: backups(cluster, status),
             last_change: status.last_change.as_ref().map(change),
+            recovery: status.recovery.as_deref().cloned(),
             problems,
             remarks: remarks(cluster, status, answers),
         }
