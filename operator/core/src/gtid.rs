@@ -20,9 +20,26 @@ pub use text::ParseGtidError;
 /// The largest transaction number that MySQL assigns (`GNO_END - 1`).
 pub const MAX_NUMBER: u64 = i64::MAX as u64 - 1;
 
+/// Tag of Mainstay's own transactions, where the server knows tags (MySQL 8.3 and later): probes and markers.
+pub const OWN_TAG: &str = "mainstay";
+
 /// server_uuid of a MySQL server; ordered and printed in lower case, as MySQL does.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ServerUuid(u128);
+
+impl ServerUuid {
+    /// The UUID as MySQL writes it into events.
+    #[must_use]
+    pub const fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(u128::from_be_bytes(bytes))
+    }
+
+    /// The UUID as MySQL writes it into events.
+    #[must_use]
+    pub const fn to_bytes(self) -> [u8; 16] {
+        self.0.to_be_bytes()
+    }
+}
 
 /// Tag of a GTID (MySQL 8.3 and later): lower case, at most 32 characters; empty for a GTID without one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -142,6 +159,38 @@ impl GtidSet {
         server_uuid
             .parse()
             .map_or_else(|_: ParseGtidError| self.clone(), |uuid| self.filter(|of| of != uuid))
+    }
+
+    /// Transactions with this tag (empty for none), whoever committed them; none if the text cannot be a tag.
+    #[must_use]
+    pub fn with_tag(&self, tag: &str) -> Self {
+        let tag = if tag.is_empty() {
+            Some(Tag::default())
+        } else {
+            tag.parse().ok()
+        };
+        let streams = self
+            .streams
+            .iter()
+            .filter(|(stream, _)| Some(&stream.tag) == tag.as_ref());
+        Self {
+            streams: streams.cloned().collect(),
+        }
+    }
+
+    /// The set as ranges of numbers, the first and the last of each, in order.
+    pub fn ranges(&self) -> impl Iterator<Item = (ServerUuid, &Tag, u64, u64)> {
+        self.streams.iter().flat_map(|(stream, list)| {
+            list.iter()
+                .map(|interval| (stream.server, &stream.tag, interval.first(), interval.last()))
+        })
+    }
+
+    /// The set of these ranges, in any order; those that name no transactions are left out.
+    #[must_use]
+    pub fn from_ranges(ranges: impl IntoIterator<Item = (ServerUuid, Tag, u64, u64)>) -> Self {
+        let part = |(server, tag, first, last)| Some((Stream { server, tag }, Interval::new(first, last)?));
+        Self::collect(ranges.into_iter().filter_map(part).collect())
     }
 
     /// Servers that first committed a transaction of this set, in order.

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use mainstay_core::GtidSet;
-use mainstay_core::gtid::{Gtid, MAX_NUMBER, ParseGtidError};
+use mainstay_core::gtid::{Gtid, MAX_NUMBER, ParseGtidError, ServerUuid};
 use proptest::prelude::*;
 use rstest::rstest;
 
@@ -316,4 +316,34 @@ proptest! {
             prop_assert_eq!(set.to_string().parse::<GtidSet>().unwrap(), set);
         }
     }
+}
+
+#[test]
+fn transactions_of_a_tag_are_told_apart() {
+    let all = set(&format!("{A}:1-5:mainstay:1-3:x:9,{B}:7:mainstay:4"));
+    assert_eq!(
+        all.with_tag("mainstay"),
+        set(&format!("{A}:mainstay:1-3,{B}:mainstay:4"))
+    );
+    assert_eq!(all.with_tag(""), set(&format!("{A}:1-5,{B}:7")));
+    assert_eq!(all.with_tag("none"), GtidSet::new());
+    assert_eq!(all.with_tag("1 is no tag"), GtidSet::new());
+}
+
+#[test]
+fn a_set_is_its_ranges() {
+    let all = set(&format!("{A}:1-5:9:mainstay:1-3,{B}:7"));
+    let ranges = all
+        .ranges()
+        .map(|(server, tag, first, last)| (server, tag.clone(), first, last));
+    let ranges: Vec<_> = ranges.collect();
+    let shown: Vec<_> = ranges
+        .iter()
+        .map(|(_, tag, first, last)| (tag.as_str(), *first, *last))
+        .collect();
+    assert_eq!(shown, [("", 1, 5), ("", 9, 9), ("mainstay", 1, 3), ("", 7, 7)]);
+    assert_eq!(GtidSet::from_ranges(ranges), all);
+    let bytes = all.sources()[0].to_bytes();
+    assert_eq!(bytes[..4], [0x3e, 0x11, 0xfa, 0x47]);
+    assert_eq!(ServerUuid::from_bytes(bytes), all.sources()[0]);
 }

@@ -7,6 +7,7 @@
 
 pub mod accounts;
 pub mod adapter;
+pub mod binlog;
 pub mod error;
 mod notes;
 pub mod port;
