@@ -11,6 +11,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use jiff::Timestamp;
+
 use crate::GtidSet;
 use crate::observed::ObjectKey;
 use crate::rules::{InstanceName, MemberId, Rules};
@@ -164,6 +166,9 @@ pub enum Verb {
         acks_required: u32,
         /// The recorded baseline.
         baseline: GtidSet,
+        /// When this primary was recorded: the name of its reign in the archive, which an opening under a later epoch
+        /// continues.
+        recorded: Recorded,
         /// First application database and user, if declared.
         application: Option<Application>,
     },
@@ -237,6 +242,15 @@ impl VerbKind {
             Self::Restart => "restart",
         }
     }
+}
+
+/// When a primary was recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Recorded {
+    /// The epoch.
+    pub epoch: u64,
+    /// The time, by the clock of the operator.
+    pub since: Timestamp,
 }
 
 /// How SQL clients reach an instance.

@@ -242,6 +242,21 @@ pub struct InstanceReport {
     pub leaving: bool,
     /// What the data directory was recovered to, in its present life; `None` when it came about in another way.
     pub recovered: Option<Box<Recovered>>,
+    /// Its archive of the binlog; `None` while it does not archive.
+    pub archive: Option<ArchiveReport>,
+}
+
+/// How far the archive of an open primary is. What of [`InstanceReport::executed`] is neither `behind` nor `missing` is stored.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ArchiveReport {
+    /// Executed transactions that are not stored yet.
+    pub behind: GtidSet,
+    /// Executed transactions that are stored nowhere, and will not be: a hole that no complete backup covers.
+    pub missing: GtidSet,
+    /// Everything that was committed until then is stored, by the instance's clock; `None` while it is not known.
+    pub through: Option<Timestamp>,
+    /// Why nothing can be stored at present; empty when it can.
+    pub error: String,
 }
 
 impl InstanceReport {

@@ -66,6 +66,13 @@ impl Subject<'_> {
         self.names().instance_host(instance)
     }
 
+    /// Whether the primary is to archive its binlog; `None` while the spec is not valid.
+    #[must_use]
+    pub fn archives(&self) -> Option<bool> {
+        let spec = self.spec.ok()?;
+        Some(spec.backup.as_ref().is_some_and(|backup| backup.destination.archive))
+    }
+
     /// First application database and user, if declared.
     #[must_use]
     pub fn application(&self) -> Option<Application> {

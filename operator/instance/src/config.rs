@@ -2,12 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use mainstay_core::layout;
 use mainstay_core::rules::InstanceName;
+use mainstay_store::{S3, Settings, SettingsError, Store};
 
 /// Where Kubernetes tells every container how its API server is reached.
 const API_SERVER_HOST: &str = "KUBERNETES_SERVICE_HOST";
@@ -71,6 +74,8 @@ pub struct Config {
     pub programs: Programs,
     /// Times.
     pub timing: Timing,
+    /// How the object store is reached.
+    pub stores: Stores,
     /// Reap processes that lost their parent: the duty of PID 1, and wrong for anybody else.
     pub adopt_orphans: bool,
 }
@@ -96,6 +101,8 @@ pub struct Paths {
     pub client_ca: PathBuf,
     /// What the first instance recovers its data with, while there is something to recover.
     pub recovery: PathBuf,
+    /// Access to the object store, if there is one.
+    pub store: PathBuf,
 }
 
 impl Paths {
@@ -221,6 +228,34 @@ pub struct Programs {
     pub zoneinfo: PathBuf,
 }
 
+/// How the object store is reached.
+#[derive(Clone)]
+pub enum Stores {
+    /// As the settings say.
+    S3,
+    /// Whatever they say, it is this one; for tests.
+    Fixed(Arc<dyn Store>),
+}
+
+impl Stores {
+    /// The store of these settings; it is not asked yet.
+    pub async fn open(&self, settings: Settings) -> Result<Arc<dyn Store>, SettingsError> {
+        match self {
+            Self::S3 => Ok(Arc::new(S3::new(settings).await?)),
+            Self::Fixed(store) => Ok(Arc::clone(store)),
+        }
+    }
+}
+
+impl fmt::Debug for Stores {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::S3 => "S3",
+            Self::Fixed(_) => "Fixed(..)",
+        })
+    }
+}
+
 /// Times of the manager.
 #[derive(Clone, Copy, Debug)]
 pub struct Timing {
@@ -232,6 +267,8 @@ pub struct Timing {
     pub files: Duration,
     /// How long a clean shutdown waits for `super_read_only` before it kills (decision A1).
     pub read_only: Duration,
+    /// How long a shutdown waits for the end of the binlog to be stored.
+    pub finish_archive: Duration,
     /// How long mysqld may take to end after SIGTERM, before it is killed.
     pub shutdown: Duration,
     /// An instance of which nothing was heard for this long is pinged.
@@ -253,6 +290,7 @@ impl Default for Timing {
             busy_sample: Duration::from_millis(50),
             files: Duration::from_secs(1),
             read_only: Duration::from_secs(3),
+            finish_archive: Duration::from_secs(2),
             shutdown: Duration::from_mins(4),
             ping: Duration::from_secs(1),
             fencing: Duration::from_secs(10),
@@ -309,6 +347,7 @@ impl Config {
             bind: IpAddr::V6(Ipv6Addr::UNSPECIFIED),
             programs: Programs::in_container(),
             timing: Timing::default(),
+            stores: Stores::S3,
             adopt_orphans: std::process::id() == 1,
         })
     }
@@ -355,6 +394,7 @@ impl Paths {
             server_tls: layout::SERVER_TLS_DIR.into(),
             client_ca: layout::CLIENT_CA_DIR.into(),
             recovery: layout::RECOVERY_DIR.into(),
+            store: layout::STORE_DIR.into(),
         }
     }
 }

@@ -8,7 +8,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 use mainstay_core::GtidSet;
 use mainstay_core::action::{Application, Endpoint, InstanceCommand, Verb};
-use mainstay_core::observed::{Disk, InstanceReport, Mysqld, Persisted, Recovered, Replication, SemiSync, Standstill};
+use mainstay_core::observed::{
+    ArchiveReport, Disk, InstanceReport, Mysqld, Persisted, Recovered, Replication, SemiSync, Standstill,
+};
 use mainstay_core::rules::{Incarnation, InstanceName, MemberId};
 
 use crate::proto;
@@ -180,6 +182,17 @@ impl From<&proto::SemiSync> for SemiSync {
     }
 }
 
+impl From<&ArchiveReport> for proto::Archive {
+    fn from(archive: &ArchiveReport) -> Self {
+        Self {
+            behind: archive.behind.to_string(),
+            missing: archive.missing.to_string(),
+            through_us: archive.through.map(Timestamp::as_microsecond),
+            error: archive.error.clone(),
+        }
+    }
+}
+
 impl From<&Standstill> for proto::Standstill {
     fn from(standstill: &Standstill) -> Self {
         match standstill {
@@ -192,6 +205,22 @@ impl From<&Standstill> for proto::Standstill {
                 holder: holder.clone(),
             },
         }
+    }
+}
+
+impl TryFrom<&proto::Archive> for ArchiveReport {
+    type Error = ConvertError;
+
+    fn try_from(archive: &proto::Archive) -> Result<Self, ConvertError> {
+        Ok(Self {
+            behind: gtid_set("archive.behind", &archive.behind)?,
+            missing: gtid_set("archive.missing", &archive.missing)?,
+            // A time that no clock shows is not known.
+            through: archive
+                .through_us
+                .and_then(|micros| Timestamp::from_microsecond(micros).ok()),
+            error: archive.error.clone(),
+        })
     }
 }
 
@@ -248,6 +277,7 @@ impl TryFrom<&proto::Status> for InstanceReport {
                 .as_deref()
                 .map(|set| gtid_set("marker", set))
                 .transpose()?,
+            archive: status.archive.as_ref().map(TryInto::try_into).transpose()?,
         })
     }
 }
@@ -315,6 +345,7 @@ pub fn status(instance: &InstanceName, seq: u64, report: &InstanceReport) -> pro
         leaving: report.leaving,
         recovered: report.recovered.as_deref().map(Into::into),
         marker: report.marker.as_ref().map(ToString::to_string),
+        archive: report.archive.as_ref().map(Into::into),
     }
 }
 
@@ -377,6 +408,7 @@ impl Request {
                 members,
                 acks_required,
                 baseline,
+                recorded,
                 application,
             } => Self::Open(proto::OpenRequest {
                 command: header,
@@ -384,6 +416,8 @@ impl Request {
                 acks_required: *acks_required,
                 baseline: baseline.to_string(),
                 application: application.as_ref().map(Into::into),
+                reign: recorded.epoch,
+                reign_since_us: recorded.since.as_microsecond(),
             }),
             Verb::Allow { members, acks_required } => Self::Allow(proto::AllowRequest {
                 command: header,
@@ -551,6 +585,12 @@ mod tests {
                 time: Some("2026-11-30T07:30:00.25Z".parse().unwrap()),
                 completed_at: "2026-11-30T08:00:00Z".parse().unwrap(),
             })),
+            archive: Some(ArchiveReport {
+                behind: gtid_set("test", SET).unwrap(),
+                missing: GtidSet::new(),
+                through: Some(Timestamp::from_second(7).unwrap()),
+                error: "denied".to_owned(),
+            }),
         }
     }
 

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::Stream;
-use mainstay_core::action::{Application, Endpoint, Verb};
+use jiff::Timestamp;
+use mainstay_core::action::{Application, Endpoint, Recorded, Verb};
 use mainstay_core::rules::{Incarnation, InstanceName, MemberId};
 use tokio::sync::watch;
 use tokio::time::timeout;
@@ -140,6 +141,10 @@ impl Instance for Service {
             members: request.members.iter().map(Into::into).collect(),
             acks_required: request.acks_required,
             baseline,
+            recorded: Recorded {
+                epoch: request.reign,
+                since: Timestamp::from_microsecond(request.reign_since_us).unwrap_or_default(),
+            },
             application: application.filter(|asked| !asked.database.is_empty() && !asked.user.is_empty()),
         };
         self.execute(head(request.command)?, verb).await

@@ -5,6 +5,7 @@
 //! (docs/instance.md). The program calls [`install`], [`run`], [`pre_stop`] and [`status_json`].
 
 mod apiserver;
+mod archive;
 pub mod backup;
 mod caretaker;
 pub mod client;

@@ -8,6 +8,7 @@ use http_body_util::{BodyExt as _, Empty, Limited};
 use hyper::Request;
 use hyper::body::Bytes;
 use hyper_util::rt::TokioIo;
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::UnixStream;
@@ -152,6 +153,7 @@ pub fn to_json(status: &proto::Status) -> Value {
     let semi_sync = status.semi_sync.clone().unwrap_or_default();
     let persisted = status.persisted.clone().unwrap_or_default();
     let disk = status.disk.unwrap_or_default();
+    let now = Timestamp::now();
     json!({
         "instance": status.instance,
         "incarnation": status.incarnation,
@@ -203,7 +205,21 @@ pub fn to_json(status: &proto::Status) -> Value {
         "connections": status.connections,
         "maxConnections": status.max_connections,
         "leaving": status.leaving,
+        "archive": status.archive.as_ref().map(|archive| json!({
+            "behind": archive.behind,
+            "missing": archive.missing,
+            "error": archive.error,
+            "through": through(archive).map(|through| through.to_string()),
+            // By one clock: whoever asks may have another one.
+            "throughAgeMs": through(archive).map(|through| now.duration_since(through).as_millis().max(0)),
+        })),
     })
+}
+
+fn through(archive: &proto::Archive) -> Option<Timestamp> {
+    archive
+        .through_us
+        .and_then(|micros| Timestamp::from_microsecond(micros).ok())
 }
 
 fn member(member: &proto::MemberRef) -> Value {

@@ -65,6 +65,7 @@ fn system(what: &'static str) -> impl Fn(io::Error) -> ManagerError {
 pub struct Manager {
     shared: Arc<Shared>,
     server: Handle,
+    commands: Arc<Commands>,
     supervisor: JoinHandle<()>,
     tasks: Vec<JoinHandle<()>>,
 }
@@ -114,6 +115,7 @@ impl Manager {
         Ok(Self {
             shared,
             server,
+            commands,
             supervisor,
             tasks,
         })
@@ -126,6 +128,8 @@ impl Manager {
         let look = shutdown::make_read_only(self.shared.mysql.as_ref(), timing.read_only);
         let proof = timeout(timing.read_only + timing.read_only, look).await.ok().flatten();
         if proof.is_some() {
+            // Nobody may be left who has the end of the binlog and could store it.
+            self.commands.finish_archive(timing.finish_archive).await;
             shutdown::end_sessions(self.shared.mysql.as_ref()).await;
         } else {
             tracing::warn!("mysqld cannot be made read-only: it is killed, for a clean stop could lose commits");
@@ -145,6 +149,7 @@ impl Manager {
     }
 
     async fn end(self) {
+        self.commands.end_archive().await;
         for task in &self.tasks {
             task.abort();
         }

@@ -1,9 +1,15 @@
 //! Metrics of the instance, from the last status and the last reading of the server.
 
+use std::time::Duration;
+
+use jiff::Timestamp;
+use mainstay_core::GtidSet;
 use mainstay_core::observed::Mysqld;
 use mainstay_mysql::ServerState;
 use prometheus::{Encoder as _, Gauge, IntGauge, Opts, Registry, TextEncoder};
 
+use crate::archive::Report;
+use crate::proto;
 use crate::shared::Shared;
 
 /// The page in Prometheus' text format.
@@ -51,11 +57,60 @@ fn registry(shared: &Shared) -> Result<Registry, prometheus::Error> {
             ("epoch", "Epoch of the newest command", epoch),
         ],
     )?;
+    if let Some(archive) = &status.archive {
+        of_archive(&registry, archive, &shared.archive().unwrap_or_default())?;
+    }
     if let Some(server) = server {
         of_server(&registry, &server)?;
         of_channel(&registry, &server)?;
     }
     Ok(registry)
+}
+
+/// What is unknown is missing: there is no lag while a hole is open.
+fn of_archive(registry: &Registry, archive: &proto::Archive, report: &Report) -> Result<(), prometheus::Error> {
+    let count = |set: &str| set.parse::<GtidSet>().map_or(0, |set| set.count());
+    integers(
+        registry,
+        &[
+            (
+                "binlog_archive_behind_transactions",
+                "Executed transactions that are not stored yet",
+                count(&archive.behind),
+            ),
+            (
+                "binlog_archive_missing_transactions",
+                "Executed transactions that will never be stored, and that no backup holds",
+                count(&archive.missing),
+            ),
+            (
+                "binlog_archive_failing",
+                "Nothing can be stored at present",
+                u64::from(!archive.error.is_empty()),
+            ),
+            (
+                "binlog_archive_segments",
+                "Segments stored since the opening",
+                report.segments,
+            ),
+            ("binlog_archive_bytes", "Bytes stored since the opening", report.bytes),
+        ],
+    )?;
+    if let Some(through) = archive.through_us {
+        let now = Timestamp::now().as_microsecond();
+        let micros = if archive.behind.is_empty() {
+            0
+        } else {
+            now.saturating_sub(through)
+        };
+        let lag = Gauge::with_opts(Opts::new(
+            "binlog_archive_lag_seconds",
+            "Age of what is committed and not stored; 0 when everything is",
+        ))?;
+        lag.set(Duration::from_micros(u64::try_from(micros).unwrap_or_default()).as_secs_f64());
+        registry.register(Box::new(lag))?;
+    }
+    Ok(())
 }
 
 fn of_server(registry: &Registry, server: &ServerState) -> Result<(), prometheus::Error> {

@@ -175,6 +175,7 @@ mod tests {
             server_tls: at("tls"),
             client_ca: at("ca"),
             recovery: at("recovery"),
+            store: at("store"),
         }
     }
 

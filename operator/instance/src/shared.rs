@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use mainstay_core::GtidSet;
 use mainstay_core::observed::{Mysqld, Persisted, Recovered, Standstill};
 use mainstay_mysql::{Mysql, ServerState, Version};
@@ -12,6 +13,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use crate::archive;
 use crate::config::Config;
 use crate::disk::{self, Space};
 use crate::failing::Failing;
@@ -100,6 +102,7 @@ pub(crate) struct Shared {
     process: watch::Sender<Process>,
     leaving: watch::Sender<bool>,
     marker: Mutex<Option<Marker>>,
+    archive: Mutex<Option<archive::Report>>,
     status: watch::Sender<Arc<proto::Status>>,
     last: Mutex<Option<ServerState>>,
     receipt: Mutex<Receipt>,
@@ -154,6 +157,7 @@ impl Shared {
             process: watch::Sender::new(process),
             leaving: watch::Sender::new(false),
             marker: Mutex::new(None),
+            archive: Mutex::new(None),
             status: watch::Sender::new(Arc::default()),
             last: Mutex::new(None),
             receipt: Mutex::default(),
@@ -322,6 +326,30 @@ impl Shared {
             .map(|marker| marker.set.clone())
     }
 
+    /// Says how far the archive is, or that there is none.
+    pub(crate) fn set_archive(&self, report: Option<archive::Report>) {
+        *lock(&self.archive) = report;
+    }
+
+    /// Says something new of the archive, if there is one.
+    pub(crate) fn change_archive(&self, change: impl FnOnce(&mut archive::Report)) {
+        let mut archive = lock(&self.archive);
+        let Some(report) = archive.as_mut() else { return };
+        let before = (report.error.clone(), report.missing.clone());
+        change(report);
+        let news = (&report.error, &report.missing) != (&before.0, &before.1);
+        drop(archive);
+        if news {
+            self.wake.notify_one();
+        }
+    }
+
+    /// How far the archive is; `None` while there is none.
+    #[must_use]
+    pub(crate) fn archive(&self) -> Option<archive::Report> {
+        lock(&self.archive).clone()
+    }
+
     /// The last status, and each later one that says something new.
     #[must_use]
     pub(crate) fn watch_status(&self) -> watch::Receiver<Arc<proto::Status>> {
@@ -378,6 +406,7 @@ impl Shared {
         *seq += 1;
         self.ask_who_locks().await;
         let basis = self.basis();
+        let asked = Timestamp::now();
         let server = match basis.process.phase {
             Mysqld::Starting | Mysqld::Running => Some(self.mysql.read_state().await),
             Mysqld::Initialising | Mysqld::Down | Mysqld::Cloning | Mysqld::Failed => None,
@@ -403,7 +432,11 @@ impl Shared {
             self.look_for_a_standstill(basis.process.run, space, state);
         }
         *lock(&self.last) = answer;
-        let status = Arc::new(self.compose(*seq, &basis, space, server.as_ref()));
+        let mut status = self.compose(*seq, &basis, space, server.as_ref());
+        if let Some(Ok(server)) = &server {
+            status.archive = self.archive().map(|report| status::archive(&report, server, asked));
+        }
+        let status = Arc::new(status);
         self.status.send_if_modified(|last| {
             let news = status::differs(last, &status);
             *last = Arc::clone(&status);

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use jiff::Timestamp;
 use mainstay_core::observed::Persisted;
 use mainstay_core::timing::Timing;
 use mainstay_mysql::{Channel, Receiver, ServerMessage, ServerState};
 
+use crate::archive::Report;
 use crate::proto;
 
 /// Fills in what is valid while mysqld answers.
@@ -27,6 +29,25 @@ pub(crate) fn fill(status: &mut proto::Status, cluster: &str, server: &ServerSta
     status.semi_sync = Some(semi_sync(cluster, server));
     status.connections = server.counters.threads_connected;
     status.max_connections = server.max_connections;
+}
+
+/// How far the archive is, as of a look at the server that was begun at `asked`.
+///
+/// While all that is executed is stored, and no commit is on its way, it reaches to that look: an idle primary writes
+/// nothing into the store, and loses nothing with it.
+#[must_use]
+pub(crate) fn archive(report: &Report, server: &ServerState, asked: Timestamp) -> proto::Archive {
+    let stored = report.through.clone().unwrap_or_default();
+    let behind = server.executed.subtract(&stored).subtract(&report.missing);
+    let whole = report.through.is_some() && report.missing.is_empty();
+    let quiet = behind.is_empty() && server.committing == 0 && server.semi_sync.waiters == 0;
+    let through = if whole && quiet { Some(asked) } else { report.time };
+    proto::Archive {
+        behind: behind.to_string(),
+        missing: report.missing.to_string(),
+        through_us: through.map(Timestamp::as_microsecond),
+        error: report.error.clone(),
+    }
 }
 
 /// No set, and never told anything.
@@ -102,6 +123,11 @@ fn steady(status: &proto::Status) -> proto::Status {
         replication.lag_seconds = replication.lag_seconds.map(|_lag| 0.0);
         replication.applier_failing_ms = replication.applier_failing_ms.map(|_age| 0);
     }
+    if let Some(archive) = &mut status.archive {
+        // It comes and goes with each commit.
+        archive.behind.clear();
+        archive.through_us = None;
+    }
     status
 }
 
@@ -160,6 +186,72 @@ mod tests {
         after.replication.as_mut().unwrap().last_heard_ms = Some(77);
         after.writable = true;
         assert!(differs(&before, &after));
+    }
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn report() -> Report {
+        Report {
+            through: Some(testing::set("1-9")),
+            time: Some(at(5)),
+            ..Report::default()
+        }
+    }
+
+    #[test]
+    fn an_idle_archive_reaches_to_the_last_look() {
+        let mut server = testing::primary(1);
+        let reaches = |report: &Report, server: &ServerState| {
+            let archive = archive(report, server, at(9));
+            (archive.behind, archive.through_us)
+        };
+        let whole = (String::new(), Some(9_000_000));
+        assert_eq!(reaches(&report(), &server), whole);
+        server.semi_sync.waiters = 1;
+        let stale = (String::new(), Some(5_000_000));
+        assert_eq!(
+            reaches(&report(), &server),
+            stale,
+            "it was written before, and not acknowledged"
+        );
+        server.semi_sync.waiters = 0;
+        server.executed = testing::set("1-11");
+        assert_eq!(
+            reaches(&report(), &server),
+            (testing::set("10-11").to_string(), Some(5_000_000))
+        );
+        let hole = Report {
+            missing: testing::set("10-11"),
+            ..report()
+        };
+        assert_eq!(reaches(&hole, &server), stale, "beyond a hole nothing counts");
+        let unknown = Report {
+            through: None,
+            time: None,
+            ..report()
+        };
+        assert_eq!(reaches(&unknown, &server), (testing::set("1-11").to_string(), None));
+    }
+
+    #[test]
+    fn only_errors_and_holes_of_the_archive_are_news() {
+        let archived = |report: Report| proto::Status {
+            archive: Some(archive(&report, &testing::primary(1), at(9))),
+            ..proto::Status::default()
+        };
+        let before = archived(report());
+        let later = archived(Report {
+            through: Some(testing::set("1-8")),
+            ..report()
+        });
+        assert!(!differs(&before, &later));
+        let failing = archived(Report {
+            error: "denied".to_owned(),
+            ..report()
+        });
+        assert!(differs(&before, &failing));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use mainstay_core::GtidSet;
+use mainstay_core::action::Recorded;
 use mainstay_core::observed::Mysqld;
 use mainstay_core::rules::InstanceName;
 use mainstay_mysql::accounts::{self, Account, AccountName, Credentials, Restoration, StoredHash, SystemAccounts, Way};
@@ -18,7 +19,7 @@ use mainstay_mysql::{
 };
 use secrecy::SecretString;
 
-use crate::config::{Config, Paths, Peers, Ports, Programs, Timing};
+use crate::config::{Config, Paths, Peers, Ports, Programs, Stores, Timing};
 use crate::server::{CloneOrder, Server};
 use crate::shared::Process;
 use crate::shutdown::ReadOnly;
@@ -28,6 +29,14 @@ pub(crate) const UUID: &str = "3e11fa47-71ca-11e1-9e33-c80aa9429562";
 
 pub(crate) fn set(intervals: &str) -> GtidSet {
     format!("{UUID}:{intervals}").parse().unwrap()
+}
+
+/// When the primary of these tests was recorded.
+pub(crate) fn recorded() -> Recorded {
+    Recorded {
+        epoch: 1,
+        since: "2026-11-30T06:00:00Z".parse().unwrap(),
+    }
 }
 
 pub(crate) fn config(root: &Path) -> Config {
@@ -51,6 +60,7 @@ pub(crate) fn config(root: &Path) -> Config {
             server_tls: root.join("server-tls"),
             client_ca: root.join("client-ca"),
             recovery: root.join("recovery"),
+            store: root.join("store"),
         },
         ports: Ports {
             mysql: 3306,
@@ -69,6 +79,7 @@ pub(crate) fn config(root: &Path) -> Config {
             zoneinfo: "/usr/share/zoneinfo".into(),
         },
         timing: Timing::default(),
+        stores: Stores::S3,
         adopt_orphans: false,
     }
 }
@@ -301,6 +312,10 @@ impl Mysql for FakeMysql {
     async fn global_lock_holder(&self) -> Result<Option<LockHolder>, MysqlError> {
         self.call("global_lock_holder");
         Ok(self.lock_holder.lock().unwrap().clone())
+    }
+
+    async fn read_executed(&self, _limit: Duration) -> Result<GtidSet, MysqlError> {
+        Ok(self.read_state().await?.executed)
     }
 
     async fn settle(&self, limit: Duration) -> Result<(), MysqlError> {

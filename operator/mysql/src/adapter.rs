@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use mainstay_core::GtidSet;
+use mainstay_core::gtid::OWN_TAG;
 use mysql_async::Row;
 use secrecy::SecretString;
 use tokio::sync::{Mutex, MutexGuard};
@@ -31,9 +32,6 @@ const KILLS: usize = 32;
 
 /// How long one connection may take to be closed.
 const CLOSE_LIMIT: Duration = Duration::from_millis(200);
-
-/// The tag of Mainstay's own transactions (MySQL 8.3 and later).
-pub const MARKER_TAG: &str = "mainstay";
 
 /// The adapter. Its connections are made at once and kept, so that they exist when clients have used up all others.
 pub struct Adapter {
@@ -157,9 +155,9 @@ impl Adapter {
         }
         let mut last = self.markers.lock().await;
         let (executed, server_uuid) = self.executed(limit).await?;
-        let number = executed.last_number(&server_uuid, MARKER_TAG).unwrap_or(0).max(*last) + 1;
+        let number = executed.last_number(&server_uuid, OWN_TAG).unwrap_or(0).max(*last) + 1;
         *last = number;
-        Ok(sql::mark_tagged(&server_uuid, MARKER_TAG, number))
+        Ok(sql::mark_tagged(&server_uuid, OWN_TAG, number))
     }
 }
 
@@ -207,6 +205,10 @@ impl Mysql for Adapter {
         let statement = Statement::plain(sql::GLOBAL_LOCK_HOLDER);
         let rows = self.rows(&self.eye, WHAT, READ_LIMIT, statement).await?;
         rows.first().map(read::lock_holder).transpose()
+    }
+
+    async fn read_executed(&self, limit: Duration) -> Result<GtidSet, MysqlError> {
+        Ok(self.executed(limit).await?.0)
     }
 
     async fn settle(&self, limit: Duration) -> Result<(), MysqlError> {

@@ -110,6 +110,9 @@ pub trait Mysql: Send + Sync {
     /// Reads everything that a report needs, flags before sets.
     async fn read_state(&self) -> Result<ServerState, MysqlError>;
 
+    /// Reads gtid_executed alone.
+    async fn read_executed(&self, limit: Duration) -> Result<GtidSet, MysqlError>;
+
     /// Who holds a lock on everything, or waits for one in front of all who write; `None` when the server does not know, or
     /// nobody does. It looks at every lock there is: for a server on which somebody waits for such a lock.
     async fn global_lock_holder(&self) -> Result<Option<LockHolder>, MysqlError>;

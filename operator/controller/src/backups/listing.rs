@@ -367,6 +367,7 @@ mod tests {
                 encryption: None,
                 previous: GtidSet::new(),
                 gtids: set(numbers),
+                missing: GtidSet::new(),
                 transactions: Vec::<ArchivedTransaction>::new(),
             });
         }

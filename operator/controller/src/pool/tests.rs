@@ -51,6 +51,7 @@ fn report(epoch: u64, seq: u64) -> InstanceReport {
         pristine: false,
         list_uncertain: false,
         history_reset: false,
+        archive: None,
         leaving: false,
         recovered: None,
     }

@@ -1,5 +1,6 @@
 //! What is wrong, as a table of problems (docs/failover.md, "Problems").
 
+mod archive;
 mod backups;
 mod instances;
 mod memory;
@@ -87,6 +88,7 @@ pub fn analyse(subject: &Subject<'_>, observed: &Observed, now: Timestamp) -> An
             let view = View::new(subject, observed, rules, now);
             memory::known(&view, &mut analysis);
             instances::all(&view, &mut analysis);
+            archive::primary(&view, &mut analysis);
         }
     }
     for problem in &mut analysis.problems {

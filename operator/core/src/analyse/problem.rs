@@ -89,6 +89,8 @@ pub enum ConditionType {
     Fenced,
     /// Backups are made as declared.
     BackupHealthy,
+    /// Every transaction is, or will be, in the archive of the binlog.
+    BinlogArchived,
 }
 
 impl ConditionType {
@@ -103,6 +105,7 @@ impl ConditionType {
             Self::WritesBlocked => "WritesBlocked",
             Self::Fenced => "Fenced",
             Self::BackupHealthy => "BackupHealthy",
+            Self::BinlogArchived => "BinlogArchived",
         }
     }
 }
@@ -275,6 +278,17 @@ problems! {
     DiskNearlyFull: Degraded, Nothing, Degraded,
         "a data volume is used to 90 % or more",
         "remove data, or keep binlogs for a shorter time (spec.config.binlog_expire_logs_seconds)";
+
+    // The archive of the binlog.
+    ArchiveGap: Degraded, Nothing, BinlogArchived,
+        "transactions are stored nowhere, and no complete backup holds them",
+        "a recovery to what lies behind them is refused until a new backup is complete: make one now: kubectl mainstay backup CLUSTER -n NAMESPACE";
+    ArchiveFailing: Degraded, Nothing, BinlogArchived,
+        "the open primary cannot store its binlog, or not read it",
+        "it is tried again by itself; nothing is lost while the binlogs are kept (binlog_expire_logs_seconds)";
+    ArchiveNotRunning: Degraded, Nothing, BinlogArchived,
+        "the archive is declared, and the open primary does not archive",
+        "it begins when the kubelet has brought the access to the store into the pod, mostly within two minutes";
 
     // For a person to know.
     ForeignTransactions: Notice, Nothing, Degraded,

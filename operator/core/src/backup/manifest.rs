@@ -141,8 +141,9 @@ pub struct ArchivedTransaction {
     /// Which.
     #[serde(serialize_with = "as_text", deserialize_with = "of_text")]
     pub gtid: Gtid,
-    /// `immediate_commit_timestamp`: when the server of this binlog committed it, by its clock, in microseconds since
-    /// 1970. A restore to a time stops before the first one that is later (decision A19).
+    /// `original_commit_timestamp`: when the primary that a client wrote to committed it, by its clock, in microseconds since
+    /// 1970. A later primary that stores it keeps this time: it was acknowledged then. A restore to a time stops before the
+    /// first one that is later (decision A19).
     pub at: i64,
 }
 
@@ -150,7 +151,8 @@ pub struct ArchivedTransaction {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Segment {
-    /// Position in the reign, from 1 without gaps.
+    /// Number in the reign, from 1, rising. One that is left out was used by a process that ended before its segment was
+    /// indexed; the following one holds the same transactions.
     pub sequence: u64,
     /// The stored object.
     #[serde(flatten)]
@@ -164,7 +166,11 @@ pub struct Segment {
     pub previous: GtidSet,
     /// Transactions in it.
     pub gtids: GtidSet,
-    /// The same with their times, in order.
+    /// Transactions of `previous` that are stored nowhere and that no complete backup held then: the hole behind which the
+    /// archive goes on.
+    #[serde(default, skip_serializing_if = "GtidSet::is_empty")]
+    pub missing: GtidSet,
+    /// The transactions with their times, in the order of the binlog.
     pub transactions: Vec<ArchivedTransaction>,
 }
 
@@ -227,9 +233,10 @@ impl SegmentIndex {
         read(json, "an index of binlog segments")
     }
 
-    /// JSON for people and programs.
+    /// JSON for programs, without white space: it names every transaction.
     pub fn to_json(&self) -> Result<Vec<u8>, ManifestError> {
-        write(self, "an index of binlog segments")
+        const WHAT: &str = "an index of binlog segments";
+        serde_json::to_vec(self).map_err(|source| ManifestError::Malformed { what: WHAT, source })
     }
 }
 

@@ -3,6 +3,7 @@
 //!
 //! Who reads and writes the objects is `mainstay-store`.
 
+pub mod archive;
 mod cron;
 pub mod keys;
 pub mod manifest;

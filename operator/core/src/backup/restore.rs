@@ -33,7 +33,7 @@ pub struct Base {
 pub struct Transaction {
     /// Its GTID.
     pub gtid: Gtid,
-    /// When it was committed on the server that wrote this binlog (`immediate_commit_timestamp`).
+    /// When the primary that a client wrote to committed it (`original_commit_timestamp`).
     pub committed_at: Timestamp,
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::{Checker, Violations, enough};
 use crate::action::{InstanceCommand, Verb};
 use crate::observed::Mysqld;
-use crate::rules::{MemberId, Phase, Rules};
+use crate::rules::{MemberId, Phase, PrimaryRef, Rules};
 
 impl Checker<'_> {
     /// Invariants 2, 7, 8 and 9.
@@ -32,9 +32,13 @@ impl Checker<'_> {
                 members,
                 acks_required,
                 baseline,
-                ..
+                recorded,
+                application: _,
             } => {
-                let recorded = after.primary.as_ref().is_some_and(|primary| primary.id == command.to)
+                let this = |primary: &PrimaryRef| {
+                    primary.id == command.to && (primary.epoch, primary.since) == (recorded.epoch, recorded.since)
+                };
+                let recorded = after.primary.as_ref().is_some_and(this)
                     && after.phase == Phase::Open
                     && (members, *acks_required, baseline) == (&after.members, after.acks_required, &after.baseline);
                 violations.unless(recorded, 7, || format!("{name} is opened as it is not recorded"));

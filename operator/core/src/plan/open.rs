@@ -38,7 +38,7 @@ pub(crate) fn plan(view: &View<'_>, draft: &mut Draft) {
         }
         State::Opening(seen) => {
             draft.stage(Stage::Opening);
-            promotion::reopen(view, seen, draft);
+            promotion::reopen(view, primary, seen, draft);
         }
         State::Lost(reason) => election::begin(view, draft, None, "PrimaryLost", reason),
         State::Hearing { reason, look_in } => {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::action::{Application, PROMOTED_WITH_LOSS, Verb, VerbKind};
+use crate::action::{Application, PROMOTED_WITH_LOSS, Recorded, Verb, VerbKind};
 use crate::plan::draft::Draft;
 use crate::plan::election::moment;
 use crate::plan::{election, forced, rebuild, text};
@@ -141,15 +141,16 @@ fn record(view: &View<'_>, winner: Seen<'_>, members: BTreeSet<MemberId>, loss: 
         opened: None,
         phases: Phases::default(),
     };
+    let primary = PrimaryRef {
+        id: winner.id(),
+        server_uuid: winner.report.server_uuid.clone(),
+        epoch: view.rules.epoch,
+        since: now,
+    };
     let rules = Rules {
         phase: Phase::Open,
         phase_since: now,
-        primary: Some(PrimaryRef {
-            id: winner.id(),
-            server_uuid: winner.report.server_uuid.clone(),
-            epoch: view.rules.epoch,
-            since: now,
-        }),
+        primary: Some(primary.clone()),
         baseline: winner.report.set(),
         // Never more than k; fewer followers than k only on request.
         acks_required: view.rules.acks_required.min(count(members.len())),
@@ -160,18 +161,16 @@ fn record(view: &View<'_>, winner: Seen<'_>, members: BTreeSet<MemberId>, loss: 
         ..view.rules.clone()
     };
     let message = text::elected(winner, &rules);
-    let opening = open_verb(view, &rules);
+    let opening = open_verb(view, &rules, &primary);
     draft.stage(Stage::Recording);
     draft.record(view, rules, reason, message);
     draft.command(view, winner, opening, "");
 }
 
 /// Opens a recorded primary that is not open, when confirmed facts allow it (rule 5, last paragraph).
-pub(crate) fn reopen(view: &View<'_>, primary: Seen<'_>, draft: &mut Draft) {
+pub(crate) fn reopen(view: &View<'_>, recorded: &PrimaryRef, primary: Seen<'_>, draft: &mut Draft) {
     draft.wait("opening", text::opening(view, primary));
-    if let Some(primary) = &view.rules.primary {
-        draft.look_in(view.timing.open.saturating_sub(view.age(primary.since)));
-    }
+    draft.look_in(view.timing.open.saturating_sub(view.age(recorded.since)));
     let opening = primary.busy().is_some_and(|busy| busy.verb == VerbKind::Open);
     if opening && view.mine() {
         return;
@@ -182,7 +181,7 @@ pub(crate) fn reopen(view: &View<'_>, primary: Seen<'_>, draft: &mut Draft) {
         return;
     }
     if may_open(view, primary) {
-        draft.command(view, primary, open_verb(view, view.rules), "");
+        draft.command(view, primary, open_verb(view, view.rules, recorded), "");
     }
 }
 
@@ -202,11 +201,15 @@ pub(crate) fn may_open(view: &View<'_>, primary: Seen<'_>) -> bool {
         && count(contain.count()) >= view.rules.acks_required
 }
 
-fn open_verb(view: &View<'_>, rules: &Rules) -> Verb {
+fn open_verb(view: &View<'_>, rules: &Rules, primary: &PrimaryRef) -> Verb {
     Verb::Open {
         members: rules.members.clone(),
         acks_required: rules.acks_required,
         baseline: rules.baseline.clone(),
+        recorded: Recorded {
+            epoch: primary.epoch,
+            since: primary.since,
+        },
         application: application(view, rules),
     }
 }

@@ -18,6 +18,23 @@ struct Said {
     message: String,
 }
 
+const ARCHIVED: &str = ConditionType::BinlogArchived.as_str();
+
+/// Whether what is said of the archive differs from what was said before.
+pub(super) fn archive_changes(previous: &[Condition], conditions: &[Condition]) -> bool {
+    let said = |conditions: &[Condition]| {
+        let archived = conditions.iter().find(|condition| condition.type_ == ARCHIVED);
+        archived.map(|condition| {
+            (
+                condition.status.clone(),
+                condition.reason.clone(),
+                condition.message.clone(),
+            )
+        })
+    };
+    said(previous) != said(conditions)
+}
+
 /// Something is missing or impaired, not only worth knowing.
 pub(super) fn is_degraded(analysis: &Analysis) -> bool {
     analysis
@@ -44,6 +61,7 @@ pub(super) fn all(
         blocked(analysis, serving),
         Some(told(analysis, ConditionType::Fenced, "False", "NotFenced")),
         backups(subject, analysis),
+        archived(subject, analysis, serving),
     ];
     let names = [
         "Available",
@@ -54,9 +72,12 @@ pub(super) fn all(
         "WritesBlocked",
         "Fenced",
         "BackupHealthy",
+        ARCHIVED,
     ];
     let conditions = said.into_iter().zip(names).filter_map(|(said, type_)| {
-        if type_ == ConditionType::BackupHealthy.as_str() && has_no_backups(subject) {
+        let undeclared = type_ == ConditionType::BackupHealthy.as_str() && has_no_backups(subject)
+            || type_ == ARCHIVED && subject.archives() == Some(false);
+        if undeclared {
             return None;
         }
         let before = previous.conditions.iter().find(|condition| condition.type_ == type_);
@@ -147,6 +168,12 @@ fn backups(subject: &Subject<'_>, analysis: &Analysis) -> Option<Said> {
 /// It declares none: then there is no condition about them either.
 fn has_no_backups(subject: &Subject<'_>) -> bool {
     subject.spec.is_ok_and(|spec| spec.backup.is_none())
+}
+
+/// Only the open primary knows, and only of an archive that is known to be wanted.
+fn archived(subject: &Subject<'_>, analysis: &Analysis, serving: Serving) -> Option<Said> {
+    let knows = serving == Serving::Open && subject.archives() == Some(true);
+    knows.then(|| told(analysis, ConditionType::BinlogArchived, "True", "Archived"))
 }
 
 /// A condition that is `good` unless a problem is told in it.

@@ -3,6 +3,7 @@
 //! Everything in it is a function of what was seen, of the plan and of the former status, and nothing in it changes while
 //! the cluster is idle: no ages, no positions, no figures that move by themselves.
 
+mod archive;
 mod conditions;
 mod instances;
 mod memory;
@@ -18,7 +19,7 @@ use mainstay_api::status::{Health, Phase as ApiPhase};
 use crate::action::Action;
 use crate::analyse::{Analysis, ConditionType, ProblemCode};
 use crate::backup::plan::Settings;
-use crate::backup::summary;
+use crate::backup::summary::{self, ArchivePoint};
 use crate::observed::{ObjectKind, Observed};
 use crate::plan::{self, Plan};
 use crate::progress::Stage;
@@ -86,9 +87,11 @@ pub fn status(
     status.ready = Some(format!("{ready}/{wanted}"));
     status.version = version(view.as_ref(), previous);
     status.conditions = conditions::all(subject, analysis, plan, phase, serving, previous, now);
+    let changes = conditions::archive_changes(&previous.conditions, &status.conditions);
+    let archive = view.as_ref().and_then(|view| archive::point(view, changes));
     status.health = health(analysis, serving, usize::try_from(wanted) == Ok(ready), previous);
     status.instances = instances;
-    status.backup = backup(subject, observed, previous, now);
+    status.backup = backup(subject, observed, archive.as_ref(), previous, now);
     status.recovery = recovery::recovery(subject, observed, analysis, previous);
     status
 }
@@ -97,6 +100,7 @@ pub fn status(
 fn backup(
     subject: &Subject<'_>,
     observed: &Observed,
+    archive: Option<&ArchivePoint>,
     previous: &MySQLClusterStatus,
     now: Timestamp,
 ) -> Option<Box<BackupSummary>> {
@@ -105,7 +109,7 @@ fn backup(
     };
     let none = Settings::default();
     let settings = spec.backup.as_ref().map_or(&none, |backup| &backup.settings);
-    let summary = summary::summary(previous.backup.as_deref(), settings, &observed.backups, None, now);
+    let summary = summary::summary(previous.backup.as_deref(), settings, &observed.backups, archive, now);
     (summary != BackupSummary::default()).then(|| Box::new(summary))
 }
 

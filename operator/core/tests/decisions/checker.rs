@@ -1,7 +1,7 @@
 //! Tests of the tests: the invariant checker finds what it is there for, in plans that no planner made.
 
-use crate::states::{Instance, State, electing, fresh, healthy, id, name, now, set};
-use mainstay_core::action::{Action, Endpoint, InstanceCommand, Record, Verb};
+use crate::states::{Instance, State, ago, electing, fresh, healthy, id, name, now, set};
+use mainstay_core::action::{Action, Endpoint, InstanceCommand, Record, Recorded, Verb};
 use mainstay_core::build::{PodAddress, endpoint_slices};
 use mainstay_core::check::check;
 use mainstay_core::observed::{Mysqld, ObjectKey, ObjectKind};
@@ -439,7 +439,11 @@ fn invariant_6_k_is_raised_when_it_is_in_force(#[case] disturb: Disturbance) {
 #[test]
 fn invariant_7_an_opening_is_what_was_recorded_and_is_not_alone() {
     let state = healthy(3).with(0, Instance::fenced);
-    let open = |ordinal, members: &[usize], acks_required, baseline: &str| {
+    let recorded = Recorded {
+        epoch: 5,
+        since: ago(1000),
+    };
+    let open_as = |recorded, ordinal, members: &[usize], acks_required, baseline: &str| {
         command(
             ordinal,
             5,
@@ -447,11 +451,17 @@ fn invariant_7_an_opening_is_what_was_recorded_and_is_not_alone() {
                 members: members.iter().copied().map(id).collect(),
                 acks_required,
                 baseline: set(baseline),
+                recorded,
                 application: None,
             },
         )
     };
+    let open = |ordinal, members: &[usize], acks_required, baseline: &str| {
+        open_as(recorded, ordinal, members, acks_required, baseline)
+    };
     assert_eq!(broken(&state, vec![open(0, &[1, 2], 1, "a:1-50")]), [] as [u8; 0]);
+    let other = Recorded { epoch: 4, ..recorded };
+    finds(7, &state, vec![open_as(other, 0, &[1, 2], 1, "a:1-50")]);
     finds(7, &state, vec![open(0, &[1], 1, "a:1-50")]);
     finds(7, &state, vec![open(0, &[1, 2], 0, "a:1-50")]);
     finds(7, &state, vec![open(0, &[1, 2], 1, "")]);

@@ -14,6 +14,7 @@
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 mod any_state;
+mod archive;
 mod backups;
 mod building;
 mod cases;

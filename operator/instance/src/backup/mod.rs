@@ -28,7 +28,7 @@ pub use page::read as read_page;
 use progress::Course;
 use server::Servers;
 
-use crate::config::{Config, ConfigError, Paths, Peers, Ports, Programs, Timing};
+use crate::config::{Config, ConfigError, Paths, Peers, Ports, Programs, Stores, Timing};
 use crate::mysqld::chain;
 
 /// Where a container leaves its last words.
@@ -99,6 +99,7 @@ pub fn temporary(paths: Paths, programs: Programs) -> Config {
         bind: IpAddr::V6(Ipv6Addr::UNSPECIFIED),
         programs,
         timing: Timing::default(),
+        stores: Stores::S3,
         adopt_orphans: std::process::id() == 1,
     }
 }

@@ -23,6 +23,7 @@ use mainstay_mysql::{Mysql, MysqlError};
 use tokio::sync::{Mutex, watch};
 use tokio::time::{Instant, timeout_at};
 
+use crate::archive::{Archive, Told};
 use crate::config::ordinal_of;
 use crate::duties::Duties;
 use crate::mysqld::chain;
@@ -99,6 +100,7 @@ pub(crate) struct Commands {
     shared: Arc<Shared>,
     server: Arc<dyn Server>,
     duties: Duties,
+    archive: Archive,
     /// Held by the command that is carried out.
     serial: Mutex<()>,
     /// Rises with every fence: what runs is interrupted.
@@ -110,13 +112,25 @@ impl Commands {
     #[must_use]
     pub(crate) fn new(shared: Arc<Shared>, server: Arc<dyn Server>) -> Self {
         let duties = Duties::new(Arc::clone(&shared));
+        let archive = Archive::new(Arc::clone(&shared));
         Self {
             shared,
             server,
             duties,
+            archive,
             serial: Mutex::new(()),
             fences: watch::Sender::new(0),
         }
+    }
+
+    /// Lets everything that is executed be stored, if that is soon: before the server is stopped.
+    pub(crate) async fn finish_archive(&self, limit: Duration) {
+        self.archive.finish(limit).await;
+    }
+
+    /// Nothing is stored any more.
+    pub(crate) async fn end_archive(&self) {
+        self.archive.end().await;
     }
 
     /// Carries a command out and answers. It goes on when nobody waits for the answer any more.
@@ -323,6 +337,7 @@ impl Commands {
         self.shared.end_remainder().await;
         if !matches!(verb, Verb::Allow { .. } | Verb::Mark) {
             self.duties.stop().await;
+            self.archive.end().await;
         }
         match verb {
             Verb::Fence => fence::fence(&context).await,
@@ -336,11 +351,17 @@ impl Commands {
                 members,
                 acks_required,
                 baseline,
+                recorded,
                 application,
             } => {
                 context.ready().await?;
                 let list = Listed::new(members, *acks_required)?;
-                open::open(&context, &list, baseline, application.as_ref()).await
+                let opened = open::open(&context, &list, baseline, application.as_ref()).await?;
+                self.archive.begin(Told {
+                    recorded: *recorded,
+                    baseline: baseline.clone(),
+                });
+                Ok(opened)
             }
             Verb::Allow { members, acks_required } => {
                 context.ready().await?;

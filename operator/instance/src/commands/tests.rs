@@ -135,6 +135,7 @@ pub(super) fn open(ordinals: &[u32], acks_required: u32) -> Verb {
         members: members(ordinals),
         acks_required,
         baseline: GtidSet::new(),
+        recorded: testing::recorded(),
         application: None,
     }
 }
@@ -516,6 +517,7 @@ async fn open_is_refused_without_the_baseline_or_with_a_relay_log() {
         members: members(&[0]),
         acks_required: 1,
         baseline: testing::set("1-10"),
+        recorded: testing::recorded(),
         application: None,
     };
     refused(&bench.give(1, 1, verb).await, "lacks");

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mainstay_core::observed::{Mysqld, Recovered};
-use mainstay_store::{Access, AccessError, RecoveryOrder, S3};
+use mainstay_store::{Access, AccessError, RecoveryOrder};
 use secrecy::ExposeSecret as _;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::oneshot;
@@ -137,7 +137,7 @@ impl Supervisor {
     async fn attempt(&mut self, mounted: Mounted) -> Result<Attempt, SuperviseError> {
         let began = Instant::now();
         say(&self.shared, "recovering");
-        let store = match S3::new(mounted.access.store.clone()).await {
+        let store = match self.shared.config.stores.open(mounted.access.store.clone()).await {
             Ok(store) => store,
             Err(error) => return Ok(Attempt::Failed(RestoreError::Settings(error))),
         };
@@ -150,7 +150,7 @@ impl Supervisor {
             runner: self.runner.clone(),
             version: self.shared.version.clone(),
             secrets: self.shared.secrets(),
-            store: Arc::new(store),
+            store,
             keys: mounted.access.private_keys,
             directory: paths.data_init(),
             scratch: paths.scratch(),

@@ -145,6 +145,7 @@ impl Pod {
             server_tls: root.join("tls"),
             client_ca: root.join("none"),
             recovery: root.join("none"),
+            store: root.join("store"),
         };
         std::fs::create_dir(&paths.volume).unwrap();
         let mut server = temporary(paths, node.programs.clone());

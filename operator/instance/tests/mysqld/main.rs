@@ -11,6 +11,7 @@
 )]
 
 mod accounts;
+mod archive;
 mod backups;
 mod clones;
 mod commands;

@@ -412,6 +412,7 @@ impl<const N: usize> Planner<N> {
             config_hash: String::new(),
             list_uncertain: false,
             history_reset: false,
+            archive: None,
             pristine: up && report.ended.epoch == 0 && report.executed | report.relay == 0,
             leaving: report.leaving,
             recovered: report.recovered.then(|| Box::new(self.recovered(view))),

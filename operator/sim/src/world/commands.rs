@@ -217,6 +217,7 @@ impl Task<'_> {
                 acks_required,
                 baseline,
                 application,
+                ..
             } => {
                 self.open(members, *acks_required, baseline, application.is_some())
                     .await

@@ -219,6 +219,7 @@ impl Process {
             incarnation: Incarnation(volume.incarnation.clone()),
             list_uncertain: false,
             history_reset: volume.history_reset,
+            archive: None,
             pristine: data.is_some() && volume.state.epoch == 0 && executed.is_empty(),
             persisted,
             mysqld: match &self.phase {

@@ -49,6 +49,7 @@ fn segment(sequence: u64, server: &str, before: &str, numbers: RangeInclusive<u6
         encryption: None,
         previous: set(before),
         gtids: set(&format!("{server}:{}-{}", numbers.start(), numbers.end())),
+        missing: GtidSet::new(),
         transactions: numbers.map(transaction).collect(),
     }
 }

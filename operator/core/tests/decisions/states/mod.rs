@@ -27,7 +27,7 @@ pub(crate) fn now() -> Timestamp {
     "2026-11-29T12:00:00Z".parse().unwrap()
 }
 
-fn ago(seconds: u64) -> Timestamp {
+pub(crate) fn ago(seconds: u64) -> Timestamp {
     now() - SignedDuration::from_secs(i64::try_from(seconds).unwrap())
 }
 
@@ -229,6 +229,7 @@ fn instance(ordinal: usize) -> InstanceObserved {
         pristine: false,
         list_uncertain: false,
         history_reset: false,
+        archive: None,
         leaving: false,
         recovered: None,
     };

@@ -301,6 +301,7 @@ impl Node {
             pristine: volume.pristine,
             list_uncertain: false,
             history_reset: false,
+            archive: None,
             leaving: process.leaving,
             recovered: volume.recovered.clone(),
         })

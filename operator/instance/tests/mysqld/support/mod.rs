@@ -9,13 +9,14 @@ use std::net::{IpAddr, Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use jiff::Timestamp;
 use mainstay_core::GtidSet;
-use mainstay_core::action::{Application, Endpoint, InstanceCommand, Verb};
+use mainstay_core::action::{Application, Endpoint, InstanceCommand, Recorded, Verb};
 use mainstay_core::layout;
 use mainstay_core::observed::{InstanceReport, Mysqld};
 use mainstay_core::rules::{Incarnation, InstanceName, MemberId};
 use mainstay_instance::client::{ClientTls, InstanceClient, connect};
-use mainstay_instance::config::{Paths, Peers, Ports, Programs, Timing};
+use mainstay_instance::config::{Paths, Peers, Ports, Programs, Stores, Timing};
 use mainstay_instance::convert::{Outcome, Reply};
 use mainstay_instance::{Config, Manager};
 use mysql_async::prelude::Queryable as _;
@@ -26,11 +27,13 @@ use rcgen::{
 };
 
 pub(crate) mod apiserver;
+pub(crate) mod archived;
 pub(crate) mod disk;
 mod files;
 mod node;
 pub(crate) mod raw;
 pub(crate) mod store;
+pub(crate) mod stuck;
 mod template;
 pub(crate) mod wire;
 
@@ -239,6 +242,7 @@ impl Cluster {
             server_tls: root.join("server-tls"),
             client_ca: root.join("client-ca"),
             recovery: root.join("recovery"),
+            store: root.join("store"),
         };
         write(&paths.config_file, &my_cnf());
         for (name, password) in [
@@ -283,6 +287,7 @@ impl Cluster {
                 files: Duration::from_millis(200),
                 ..Timing::default()
             },
+            stores: Stores::S3,
             adopt_orphans: false,
         };
         Node {
@@ -353,7 +358,8 @@ impl Cluster {
             }
         }
         let baseline = self.nodes[winner].report().await.executed;
-        self.give(winner, open(members, k, baseline)).await.must_be_done();
+        let opening = open_in(self.epoch, members, k, baseline);
+        self.give(winner, opening).await.must_be_done();
     }
 
     /// The same, when the winner has applied what it received.
@@ -409,6 +415,15 @@ pub(crate) const fn clone_and_keep(donor: Endpoint) -> Verb {
 
 /// Open with the application that tests use.
 pub(crate) fn open(members: BTreeSet<MemberId>, acks_required: u32, baseline: GtidSet) -> Verb {
+    open_in(1, members, acks_required, baseline)
+}
+
+/// The same, of a primary that was recorded in this epoch.
+pub(crate) fn open_in(epoch: u64, members: BTreeSet<MemberId>, acks_required: u32, baseline: GtidSet) -> Verb {
+    let recorded = Recorded {
+        epoch,
+        since: Timestamp::UNIX_EPOCH,
+    };
     let application = Some(Application {
         database: "my_app".to_owned(),
         user: "app".to_owned(),
@@ -417,6 +432,7 @@ pub(crate) fn open(members: BTreeSet<MemberId>, acks_required: u32, baseline: Gt
         members,
         acks_required,
         baseline,
+        recorded,
         application,
     }
 }

@@ -129,13 +129,18 @@ impl Node {
             .await;
     }
 
-    /// A client over the socket.
-    pub(crate) async fn log_in(&self, user: &str, password: &str) -> Result<Conn, mysql_async::Error> {
+    /// How a client logs in over the socket.
+    pub(crate) fn log_in_options(&self, user: &str, password: &str) -> OptsBuilder {
         let socket = self.config.paths.socket();
-        let opts = OptsBuilder::default()
+        OptsBuilder::default()
             .socket(socket.to_str().map(str::to_owned))
             .user(Some(user))
-            .pass(Some(password));
+            .pass(Some(password))
+    }
+
+    /// A client over the socket.
+    pub(crate) async fn log_in(&self, user: &str, password: &str) -> Result<Conn, mysql_async::Error> {
+        let opts = self.log_in_options(user, password);
         // Where a statement about accounts waits, a login does, too.
         let login = tokio::time::timeout(PATIENCE, Conn::new(opts)).await;
         login.expect("a login is answered")

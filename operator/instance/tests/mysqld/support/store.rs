@@ -11,6 +11,7 @@ use mainstay_core::GtidSet;
 use mainstay_core::backup::manifest::{ArchivedTransaction, FORMAT, Method, Segment, StoredFile};
 use mainstay_core::backup::restore::Target;
 use mainstay_core::backup::{BackupId, BackupManifest, ClusterIdentity, Key, ReignManifest, SegmentIndex};
+use mainstay_mysql::binlog::{self, Scanner};
 use mainstay_store::archive::{Meter, PrivateKey, Recipient, Sealing, seal_bytes, store_directory};
 use mainstay_store::{
     ACCESS_FILE, Access, Existing, Identity, Keys, RECOVERY_FILE, RecoveryOrder, RecoverySource, S3, Settings, Store,
@@ -281,6 +282,7 @@ impl Stored {
                 .iter()
                 .map(|transaction| transaction.gtid.clone())
                 .collect(),
+            missing: GtidSet::new(),
             transactions,
         }
     }
@@ -341,49 +343,24 @@ fn description_end(binlog: &[u8]) -> usize {
     4 + usize::try_from(length).unwrap()
 }
 
-/// The transactions of a binlog file, as the image's own mysqlbinlog reads them.
+/// The transactions of a binlog file.
 pub(crate) fn transactions(binlog: &Path) -> Vec<Found> {
-    let root = std::env::var("MAINSTAY_TEST_MYSQL").unwrap();
-    let output = Command::new(format!("{root}/usr/lib64/ld-linux-x86-64.so.2"))
-        .args(["--library-path", &format!("{root}/usr/lib/x86_64-linux-gnu")])
-        .arg(format!("{root}/usr/bin/mysqlbinlog"))
-        .args(["--no-defaults", "--base64-output=DECODE-ROWS"])
-        .arg(binlog)
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let number = |line: &str, name: &str| -> Option<i64> {
-        let rest = line.split_once(name)?.1;
-        rest.chars()
-            .take_while(char::is_ascii_digit)
-            .collect::<String>()
-            .parse()
-            .ok()
-    };
-    let (mut at, mut open) = (0, None);
     let mut found = Vec::new();
-    for line in text.lines() {
-        if let Some(position) = line.strip_prefix("# at ") {
-            at = position.trim().parse().unwrap();
-        } else if let (Some(length), Some(time)) = (
-            number(line, "transaction_length="),
-            number(line, "immediate_commit_timestamp="),
-        ) {
-            open = Some((at, at + usize::try_from(length).unwrap(), time));
-        } else if let Some(gtid) = line.strip_prefix("SET @@SESSION.GTID_NEXT= '")
-            && let Some((start, end, time)) = open.take()
-        {
-            let gtid = gtid.split('\'').next().unwrap().parse().unwrap();
-            let transaction = ArchivedTransaction { gtid, at: time };
-            found.push(Found {
-                start,
-                end,
-                transaction,
-            });
-        }
-    }
-    found
+    Scanner::new()
+        .feed(&std::fs::read(binlog).unwrap(), &mut found)
+        .unwrap();
+    let transaction = |found| match found {
+        binlog::Found::Transaction(transaction) => Some(Found {
+            start: usize::try_from(transaction.from).unwrap(),
+            end: usize::try_from(transaction.to()).unwrap(),
+            transaction: ArchivedTransaction {
+                gtid: transaction.gtid,
+                at: transaction.at,
+            },
+        }),
+        _ => None,
+    };
+    found.into_iter().filter_map(transaction).collect()
 }
 
 /// The binlog files of an instance, in order.
