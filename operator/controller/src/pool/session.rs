@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt as _;
+use mainstay_core::backup::summary;
 use mainstay_core::rules::InstanceName;
 use mainstay_instance::client::{CONNECT_TIMEOUT, ClientError};
 use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tracing::Instrument as _;
 
 use crate::error::chain;
@@ -21,6 +22,8 @@ use crate::trigger::Triggers;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// A little more than the time between two statements of status about the archive, so that each reminder comes in time for one.
+const REMIND: Duration = summary::ARCHIVE.saturating_add(Duration::from_secs(1));
 /// What a dial may take: its own limit ends it first, this one ends a dialler that has none.
 const DIAL_LIMIT: Duration = CONNECT_TIMEOUT.saturating_mul(2);
 
@@ -95,6 +98,7 @@ impl Session {
         };
         let session = self.slot.connected(link);
         let mut was_up = false;
+        let mut archive = Reminder::default();
         loop {
             let reason = match timeout(SILENT_AFTER, messages.next()).await {
                 Ok(Some(Ok(message))) => {
@@ -102,7 +106,8 @@ impl Session {
                         tracing::info!("instance is heard");
                     }
                     was_up = true;
-                    self.react(self.slot.heard(session, &message, self.clock.now()));
+                    let change = self.slot.heard(session, &message, self.clock.now());
+                    self.react(change, archive.is_due(change, Instant::now()));
                     continue;
                 }
                 // What cannot be understood is not a sign of life that a decision could use, and not an end either.
@@ -118,15 +123,39 @@ impl Session {
         }
     }
 
-    fn react(&self, change: Change) {
+    fn react(&self, change: Change, reminded: bool) {
         let call = match change {
             Change::State => true,
-            Change::Progress => *self.attentive.borrow(),
-            Change::None => false,
+            Change::Progress | Change::Archive => reminded || *self.attentive.borrow(),
+            Change::None => reminded,
         };
         if call {
             self.triggers.poke(&self.cluster);
         }
+    }
+}
+
+/// Reminds of an archive that has grown: status says it once a minute at most, and also when the last transaction of a
+/// minute was followed by none.
+#[derive(Debug, Default)]
+struct Reminder {
+    grown: bool,
+    reminded: Option<Instant>,
+}
+
+impl Reminder {
+    /// Whether somebody has to be reminded now, with this message.
+    fn is_due(&mut self, change: Change, now: Instant) -> bool {
+        self.grown |= change == Change::Archive;
+        let due = self.grown
+            && self
+                .reminded
+                .is_none_or(|reminded| now.duration_since(reminded) > REMIND);
+        if due {
+            self.grown = false;
+            self.reminded = Some(now);
+        }
+        due
     }
 }
 
@@ -138,5 +167,24 @@ fn lost(error: &ClientError) -> String {
         | ClientError::Connect { .. }
         | ClientError::Timeout(_)
         | ClientError::Convert(_) => chain(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_archive_that_has_grown_is_a_reason_to_look_once_a_minute() {
+        let begin = Instant::now();
+        let at = |seconds: u64| begin + Duration::from_secs(seconds);
+        let mut reminder = Reminder::default();
+        assert!(!reminder.is_due(Change::Progress, at(0)));
+        assert!(reminder.is_due(Change::Archive, at(1)), "clients have begun");
+        assert!(!reminder.is_due(Change::Archive, at(2)));
+        assert!(!reminder.is_due(Change::None, at(61)));
+        assert!(reminder.is_due(Change::None, at(63)), "the last of it is told, too");
+        assert!(!reminder.is_due(Change::None, at(200)), "an idle cluster is left alone");
+        assert!(reminder.is_due(Change::Archive, at(300)));
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
+use mainstay_core::GtidSet;
 use mainstay_core::observed::{Heard, InstanceReport, Reach};
 use mainstay_core::timing::Timing;
 use mainstay_instance::convert::Message;
@@ -55,6 +56,8 @@ pub(super) enum Change {
     None,
     /// Only sets, ages and sizes: it matters while somebody waits.
     Progress,
+    /// The same, and the archive holds more: people are told from time to time.
+    Archive,
     /// Something that a decision may depend on.
     State,
 }
@@ -193,6 +196,12 @@ fn hears(report: &InstanceReport) -> bool {
     report.replication.heard_within(Timing::default().silence)
 }
 
+/// What is stored of what the instance has executed.
+fn archived(report: &InstanceReport) -> Option<GtidSet> {
+    let archive = report.archive.as_ref()?;
+    Some(report.executed.subtract(&archive.behind))
+}
+
 /// Compares two reports. What changes all the time on a healthy cluster is progress; everything else is state.
 fn change(old: &InstanceReport, new: &InstanceReport) -> Change {
     let mut steady = new.clone();
@@ -206,8 +215,15 @@ fn change(old: &InstanceReport, new: &InstanceReport) -> Change {
         *age = before;
     }
     steady.semi_sync.waiters = old.semi_sync.waiters;
+    if let (Some(steady), Some(old)) = (&mut steady.archive, &old.archive) {
+        steady.behind.clone_from(&old.behind);
+        steady.through = old.through;
+    }
     if steady != *old || hears(new) != hears(old) {
         return Change::State;
+    }
+    if archived(new) != archived(old) {
+        return Change::Archive;
     }
     // Ages and sizes alone are nobody's progress.
     let moved = new.executed != old.executed

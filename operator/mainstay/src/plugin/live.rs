@@ -36,6 +36,8 @@ pub(crate) struct Live {
     pub(crate) semi_sync: SemiSync,
     /// Space of the data volume.
     pub(crate) disk: Option<Disk>,
+    /// Its archive of the binlog; absent when it does not archive.
+    pub(crate) archive: Option<Archive>,
 }
 
 /// Replication of an instance from its source.
@@ -64,6 +66,14 @@ pub(crate) struct SemiSync {
     pub(crate) waiters: u32,
     /// Instances that are connected and may acknowledge.
     pub(crate) acknowledgers: Vec<String>,
+}
+
+/// Archive of the binlog by an open primary.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Archive {
+    /// Milliseconds since the time up to which everything is stored; absent when that is not known.
+    pub(crate) through_age_ms: Option<u64>,
 }
 
 /// Space of a data volume.

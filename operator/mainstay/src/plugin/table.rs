@@ -2,13 +2,13 @@
 
 use std::fmt::Write as _;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use mainstay_api::backup_status::BackupReference;
 use mainstay_api::status::{ChangeKind, RecoveryPhase, RecoveryStatus, Role};
 use mainstay_core::status::{described, parts, seconds};
 
 use super::live::Disk;
-use super::view::{Acknowledgements, Acknowledges, Backups, Change, Lag, Problem, Row, View};
+use super::view::{Acknowledgements, Acknowledges, Backups, Change, Lag, Problem, Recoverable, Row, View};
 
 /// Whether the output may carry colours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -195,7 +195,7 @@ fn size(bytes: u64) -> String {
     }
 }
 
-/// `Backups: shop-nightly-… 9h ago, checked 2d ago; recoverable to 3s ago`.
+/// `Backups: shop-nightly-… 9h ago, restored and checked 2d ago; recoverable to 3s ago`.
 fn backup_line(backups: &Backups, now: Timestamp) -> String {
     let ago = |reference: &BackupReference| format!("{} ago", age(reference.completed_at.0, now));
     let good = backups.last_successful.as_ref();
@@ -209,10 +209,21 @@ fn backup_line(backups: &Backups, now: Timestamp) -> String {
     if let Some(failed) = &backups.last_failed {
         let _ = write!(text, ", {} failed {}", failed.name, ago(failed));
     }
-    if let Some(at) = backups.recoverable_to {
-        let _ = write!(text, "; recoverable to {} ago", age(at, now));
+    if let Some(recoverable) = backups.recoverable {
+        let _ = write!(text, "; recoverable to {}", reach(recoverable, now));
     }
     format!("Backups: {text}")
+}
+
+fn reach(recoverable: Recoverable, now: Timestamp) -> String {
+    match recoverable {
+        Recoverable::AgeMs(age_ms) => {
+            let since = SignedDuration::from_millis(i64::try_from(age_ms).unwrap_or(i64::MAX));
+            let through = now.checked_sub(since).unwrap_or(now);
+            format!("{} ago", age(through, now))
+        }
+        Recoverable::Through(through) => format!("{} ago or later", age(through, now)),
+    }
 }
 
 pub(crate) fn last_change(change: &Change, now: Timestamp) -> String {

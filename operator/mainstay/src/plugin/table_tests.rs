@@ -63,7 +63,7 @@ fn backups_are_one_line() {
             "lastVerified": reference("shop-nightly-0", "2026-11-27T12:00:00.000000Z"),
             "archive": {"throughGtid": "", "throughTime": "2026-11-29T11:59:57.000000Z",
                 "observedAt": "2026-11-29T12:00:00.000000Z"}})),
-        "Backups: shop-nightly-1 9h ago, restored and checked 2d ago; recoverable to 3s ago"
+        "Backups: shop-nightly-1 9h ago, restored and checked 2d ago; recoverable to 3s ago or later"
     );
     assert_eq!(
         line(json!({"lastFailed": reference("shop-nightly-2", "2026-11-29T11:00:00.000000Z")})),
@@ -94,6 +94,43 @@ fn colours_change_no_width() {
     }
     plain.push_str(rest);
     assert_eq!(plain, render(&view, now(), Style::Plain));
+}
+
+fn archived() -> serde_json::Value {
+    json!({"backup": {"archive": {
+        "throughGtid": "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-88121",
+        "throughTime": "2026-11-29T11:59:19.000000Z",
+        "observedAt": "2026-11-29T11:59:20.000000Z",
+    }}})
+}
+
+#[test]
+fn how_far_a_recovery_could_go() {
+    let line = |answers: &Answers| {
+        let screen = screen(&cluster(archived()), answers);
+        screen
+            .lines()
+            .find(|line| line.starts_with("Backups"))
+            .map(ToOwned::to_owned)
+    };
+    assert_eq!(
+        line(&healthy()).as_deref(),
+        Some("Backups: none has succeeded yet; recoverable to 41s ago or later"),
+        "the primary does not say"
+    );
+    let mut answers = healthy();
+    for (age, shown) in [(0, "0s"), (2999, "2s"), (300_000, "5m")] {
+        let primary = live(json!({"mysqld": "running", "writable": true, "archive": {"throughAgeMs": age}}));
+        answers.insert("shop-1".to_owned(), primary);
+        let wanted = format!("Backups: none has succeeded yet; recoverable to {shown} ago");
+        assert_eq!(line(&answers).unwrap(), wanted);
+    }
+    let unknown = live(json!({"mysqld": "running", "writable": true, "archive": {"throughAgeMs": null}}));
+    answers.insert("shop-1".to_owned(), unknown);
+    assert_eq!(
+        line(&answers).as_deref(),
+        Some("Backups: none has succeeded yet; recoverable to 41s ago or later")
+    );
 }
 
 #[test]

@@ -80,6 +80,16 @@ pub(crate) struct Row {
     pub(crate) disk: Option<Disk>,
 }
 
+/// How far a recovery could go: everything that was committed until then is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum Recoverable {
+    /// To so many milliseconds ago, as the primary says now.
+    AgeMs(u64),
+    /// To this time at least, as was written into status when there was a reason.
+    Through(Timestamp),
+}
+
 /// How far an instance is behind its source.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", tag = "state", content = "seconds")]
@@ -123,9 +133,9 @@ pub(crate) struct Backups {
     /// The newest that was restored and checked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) last_verified: Option<BackupReference>,
-    /// Everything that was committed until then is in the archive.
+    /// How far a recovery could go.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) recoverable_to: Option<Timestamp>,
+    pub(crate) recoverable: Option<Recoverable>,
 }
 
 /// The last change of primary.
@@ -192,7 +202,7 @@ impl View {
                 .map(|primary| primary.epoch),
             acknowledgements: acknowledgements(status, connected),
             instances: rows(status, primary, connected, &lives, nodes),
-            backups: backups(cluster, status),
+            backups: backups(cluster, status, primary.and_then(|name| lives.get(name)).copied()),
             last_change: status.last_change.as_ref().map(change),
             recovery: status.recovery.as_deref().cloned(),
             problems,
@@ -220,6 +230,14 @@ fn acknowledgements(status: &MySQLClusterStatus, connected: Option<&[String]>) -
         members: status.members.len(),
         needed: status.acks_required.unwrap_or(0),
     }
+}
+
+/// What the primary says now is newer than what was written down.
+fn recoverable(status: &MySQLClusterStatus, primary: Option<&Live>) -> Option<Recoverable> {
+    let told = status.backup.as_ref().and_then(|backup| backup.archive.as_ref());
+    let now = primary.and_then(|live| live.archive?.through_age_ms);
+    now.map(Recoverable::AgeMs)
+        .or_else(|| told.map(|archive| Recoverable::Through(archive.through_time.0)))
 }
 
 fn rows(
@@ -274,7 +292,7 @@ fn lag(live: Option<&Live>) -> Lag {
     }
 }
 
-fn backups(cluster: &MySQLCluster, status: &MySQLClusterStatus) -> Option<Backups> {
+fn backups(cluster: &MySQLCluster, status: &MySQLClusterStatus, primary: Option<&Live>) -> Option<Backups> {
     let known = status.backup.as_deref();
     if cluster.spec.backup.is_none() && known.is_none() {
         return None;
@@ -283,9 +301,7 @@ fn backups(cluster: &MySQLCluster, status: &MySQLClusterStatus) -> Option<Backup
         last_successful: known.and_then(|backup| backup.last_successful.clone()),
         last_failed: known.and_then(|backup| backup.last_failed.clone()),
         last_verified: known.and_then(|backup| backup.last_verified.clone()),
-        recoverable_to: known
-            .and_then(|backup| backup.archive.as_ref())
-            .map(|archive| archive.through_time.0),
+        recoverable: recoverable(status, primary),
     })
 }
 
