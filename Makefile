@@ -9,7 +9,7 @@ E2E = $(CARGO_TARGET_DIR)/x86_64-unknown-linux-musl/debug/mainstay-e2e
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo demo-down test gen check-gen fmt lint unit instance python chart e2e soak bench-create bench-footprint \
-        bench-failover bench-switchover image \
+        bench-failover bench-switchover bench-archive image \
         images kubectl-mainstay
 
 help: ## list the targets
@@ -70,6 +70,9 @@ bench-failover: setup ## write gap in faults of the primary and its node (FAULT=
 
 bench-switchover: setup ## write gap when the primary is moved on purpose, under load (RUNS=n, QUICK=1)
 	@cargo build --workspace && $(E2E) bench switchover
+
+bench-archive: setup ## from a commit to its stored segment, and what is missing after a kill of the primary (SECONDS=n, QUICK=1)
+	@cargo build --workspace && $(E2E) bench archive
 
 image: setup ## build the operator's image; prints its name and archive (PROFILE=release: what is published)
 	@scripts/image

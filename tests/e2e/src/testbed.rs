@@ -19,6 +19,9 @@ pub struct S3Server {
     /// URL.
     #[serde(rename = "AWS_ENDPOINT_URL")]
     pub endpoint: String,
+    /// Region that requests are signed for.
+    #[serde(rename = "AWS_REGION")]
+    pub region: String,
     /// Access key.
     #[serde(rename = "AWS_ACCESS_KEY_ID")]
     pub access_key: String,

@@ -1,5 +1,6 @@
 //! Benches. Each ends with one line of JSON.
 
+mod archive;
 mod create;
 mod failover;
 mod footprint;
@@ -24,6 +25,8 @@ pub enum Name {
     Failover,
     /// Write gap when the primary is moved on purpose, under load.
     Switchover,
+    /// From a commit to its segment in the archive, and what is missing after a kill of the primary.
+    Archive,
 }
 
 /// Runs a bench.
@@ -33,6 +36,7 @@ pub async fn run(env: &Env, name: Name) -> Result<()> {
         Name::Footprint => footprint::run(env).await,
         Name::Failover => failover::run(env).await,
         Name::Switchover => switchover::run(env, runs(50)?).await,
+        Name::Archive => archive::run(env).await,
     }
 }
 

@@ -131,7 +131,7 @@ async fn succeeded(cluster: &Cluster) -> Result<MySQLBackup> {
 async fn manifest(s3: &S3Server, location: &str) -> Result<BackupManifest> {
     let store = S3::new(Settings {
         endpoint: Some(s3.endpoint.clone()),
-        region: "us-east-1".to_owned(),
+        region: s3.region.clone(),
         bucket: s3.bucket.clone(),
         prefix: String::new(),
         path_style: true,
