@@ -20,7 +20,7 @@ use secrecy::ExposeSecret as _;
 use tokio::process::{Child, Command};
 
 use crate::support::wire::Wire;
-use crate::support::{CLONE, Cluster, ROOT, free_port, insert, make_table, rows, show_logs, until, write};
+use crate::support::{CLONE, Cluster, LIMIT, ROOT, free_port, insert, make_table, rows, show_logs, until, write};
 
 const ACCESS_KEY: &str = "owner";
 const SECRET_KEY: &str = "the-owners-secret";
@@ -424,6 +424,23 @@ impl ByHand {
     }
 }
 
+/// Returns a moment after a step began; in an upload when something is being stored.
+async fn in_the_middle_of(step: BackupStep, page: SocketAddr) {
+    let least = if step == BackupStep::Upload { 8 << 20 } else { 0 };
+    let began = Instant::now();
+    loop {
+        assert!(began.elapsed() < LIMIT, "it never came to {step:?}");
+        if let Ok(progress) = read_page(page).await
+            && progress.step == step
+            && progress.bytes >= least
+        {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    tokio::time::sleep(Duration::from_millis(300)).await;
+}
+
 /// The pod is stopped in each of its steps: nothing is left in the store, no server runs on, and the donor does not care.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs the files of a MySQL image: MAINSTAY_TEST_MYSQL, and versitygw"]
@@ -437,20 +454,7 @@ async fn f23_a_backup_that_is_stopped_leaves_nothing_behind() {
     let (slow, direct) = (access(wire.address, None), access(gateway.address(), None));
     for step in [BackupStep::Copy, BackupStep::Boot, BackupStep::Upload] {
         let pod = Pod::new(&cluster, 1, &slow);
-        let page = pod.settings.page;
-        let stop = async move {
-            until("the step begins", async || {
-                read_page(page).await.is_ok_and(|progress| progress.step == step)
-            })
-            .await;
-            tokio::time::sleep(Duration::from_millis(300)).await;
-            if step == BackupStep::Upload {
-                until("something is being stored", async || {
-                    read_page(page).await.is_ok_and(|progress| progress.bytes > 8 << 20)
-                })
-                .await;
-            }
-        };
+        let stop = in_the_middle_of(step, pod.settings.page);
         let (reason, message) = failed(make(pod.settings.clone(), stop).await);
         assert_eq!(reason, "Interrupted", "{message}");
         until("no process is left", async || pod.is_still()).await;
