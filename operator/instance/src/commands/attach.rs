@@ -5,7 +5,7 @@ use std::time::Duration;
 use mainstay_core::action::Endpoint;
 use mainstay_mysql::{Channel, Receiver, ReplicationSource, ServerState, Sessions};
 use secrecy::SecretString;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::{Context, Done, Outcome, Refusal, refusal};
 
@@ -13,6 +13,11 @@ use super::{Context, Done, Outcome, Refusal, refusal};
 const POLL: Duration = Duration::from_millis(20);
 /// How long sessions of clients may take to be ended: the rest does not depend on it.
 const CLIENTS: Duration = Duration::from_millis(500);
+/// How long the answer waits for the connection to the source: a winner is recorded when its followers are connected, so
+/// that nobody has to look a second time. One that takes longer is seen by the next sample.
+const CONNECTED: Duration = Duration::from_millis(100);
+/// Between two looks at the connection.
+const LOOK: Duration = Duration::from_millis(5);
 
 pub(super) async fn attach(context: &Context<'_>, source: &Endpoint) -> Outcome {
     let mysql = context.mysql;
@@ -72,7 +77,24 @@ pub(super) async fn attach(context: &Context<'_>, source: &Endpoint) -> Outcome 
     if was_primary && let Err(error) = mysql.end_client_sessions(Sessions::Clients, CLIENTS).await {
         tracing::warn!(%error, "clients of the former primary may still be connected");
     }
+    connect(context).await?;
     Ok(Done::Applied)
+}
+
+/// Waits a moment for the receiver to be connected, or to say why it is not.
+async fn connect(context: &Context<'_>) -> Result<(), Refusal> {
+    let until = Instant::now() + CONNECTED.min(context.left());
+    loop {
+        let state = context.mysql.read_state().await?;
+        let connecting = state
+            .channel
+            .as_ref()
+            .is_some_and(|channel| channel.receiver == Receiver::Connecting && channel.receiver_error.is_none());
+        if !connecting || Instant::now() + LOOK > until {
+            return Ok(());
+        }
+        sleep(LOOK).await;
+    }
 }
 
 /// It follows this source already, or did before: the relay log stays, whatever is in it. (Only an applier that cannot go on
