@@ -55,22 +55,33 @@ pub(super) async fn attach(context: &Context<'_>, source: &Endpoint) -> Outcome 
         }
         Some(_) | None => {}
     }
+    follow_anew(context, &state, &source, password).await
+}
+
+/// It followed nobody, or another one, or cannot go on with what it has.
+async fn follow_anew(
+    context: &Context<'_>,
+    state: &ServerState,
+    source: &ReplicationSource,
+    password: &SecretString,
+) -> Outcome {
+    let mysql = context.mysql;
     if state.receives() {
         mysql.stop_receiver(context.left()).await?;
     }
     let was_primary = state.semi_sync.enabled;
     if was_primary {
-        step_down(context, &state).await?;
+        step_down(context, state).await?;
     }
     apply_everything(context).await?;
     let on_the_fly = |channel: &Channel| channel.auto_position && channel.applier_running;
     if state.channel.as_ref().is_some_and(on_the_fly) {
-        mysql.change_source(&source, context.left()).await?;
+        mysql.change_source(source, context.left()).await?;
     } else {
-        mysql.set_source(&source, context.left()).await?;
+        mysql.set_source(source, context.left()).await?;
         mysql.start_applier(context.left()).await?;
     }
-    welcome(context, &state).await?;
+    welcome(context, state).await?;
     mysql
         .start_receiver(context.shared.config.ordinal, password, context.left())
         .await?;
@@ -110,6 +121,7 @@ async fn resume(context: &Context<'_>, state: &ServerState, channel: &Channel, p
             .mysql
             .start_receiver(context.shared.config.ordinal, password, context.left())
             .await?;
+        connect(context).await?;
     }
     Ok(if receives && applies && !state.offline {
         Done::Already

@@ -17,7 +17,7 @@ use super::{Next, RESTART_ME, SuperviseError, Supervisor};
 use crate::disk;
 use crate::mysqld::{Server, chain};
 use crate::server::CloneOrder;
-use crate::state::Stage;
+use crate::state::{Stage, StateError};
 
 /// How long the empty recipient may take to answer.
 const RECIPIENT: Duration = Duration::from_mins(2);
@@ -42,12 +42,17 @@ impl Supervisor {
                 Stage::Cloning
             };
         });
-        match write.await {
+        // The server of before must not be taken for one of the new life.
+        let accept = async {
+            write.await?;
+            self.shared.set_process(|process| {
+                process.phase = Mysqld::Cloning;
+                process.message = format!("cloning from {}", donor.host);
+            });
+            Ok::<_, StateError>(())
+        };
+        match self.shared.unobserved(accept).await {
             Ok(()) => {
-                self.shared.set_process(|process| {
-                    process.phase = Mysqld::Cloning;
-                    process.message = format!("cloning from {}", donor.host);
-                });
                 drop(done.send(Ok(())));
                 Some(Next::Clone(donor))
             }
