@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use jiff::Timestamp;
 use mainstay_api::status::{ChangeKind, Role};
-use mainstay_core::status::{described, parts, seconds};
+use mainstay_core::status::{described, lasted, parts};
 
 use super::live::Disk;
 use super::view::{Acknowledgements, Acknowledges, Change, Lag, Problem, Row, View};
@@ -62,7 +62,7 @@ fn header(view: &View, style: Style) -> String {
         parts.push(epochs(epoch, view));
     }
     if view.primary.is_some() {
-        parts.push(can_acknowledge(view.acknowledgements));
+        parts.push(can_acknowledge(view.acknowledgements, view.instances.len()));
     } else if view.epoch.is_some() {
         parts.push(style.paint(RED, "no primary is open"));
     }
@@ -89,8 +89,11 @@ fn state(view: &View, style: Style) -> String {
     format!("{}, {}", view.phase, style.paint(colour, health))
 }
 
-fn can_acknowledge(acks: Acknowledgements) -> String {
+fn can_acknowledge(acks: Acknowledgements, instances: usize) -> String {
     match (acks.members, acks.connected) {
+        (0, _) if acks.needed == 0 && instances > 1 => {
+            "no replica may acknowledge yet: commits wait for nobody".to_owned()
+        }
         (0, _) if acks.needed == 0 => "single instance: commits wait for nobody".to_owned(),
         (members, Some(connected)) => format!("{connected} of {members} can acknowledge ({} needed)", acks.needed),
         (members, None) => format!("{members} may acknowledge ({} needed)", acks.needed),
@@ -138,7 +141,9 @@ fn cells(row: &Row, open: bool) -> [String; 6] {
     let unknown = || "?".to_owned();
     let role = match row.role {
         Some(Role::Primary) if open => "PRIMARY",
+        Some(Role::Primary) if row.fenced => "primary (fenced)",
         Some(Role::Primary) => "primary (closed)",
+        Some(Role::Replica) | None if row.fenced => "fenced",
         Some(Role::Replica) => "replica",
         None => "-",
     };
@@ -195,7 +200,7 @@ pub(crate) fn last_change(change: &Change, now: Timestamp) -> String {
     let what = described(change.kind, change.from.as_deref(), &change.to);
     let blocked = change
         .writes_blocked_ms
-        .map_or_else(String::new, |ms| format!(", {} s without writes", seconds(ms)));
+        .map_or_else(String::new, |ms| format!(", {}", lasted(change.kind, ms)));
     let parts = change.phases.as_ref().map(parts).filter(|parts| !parts.is_empty());
     let parts = parts.map_or_else(String::new, |parts| format!(" ({parts})"));
     format!("Last change of primary: {what}, {ago} ago{blocked}{parts}")
@@ -205,7 +210,12 @@ fn problem_lines(out: &mut String, problem: &Problem, now: Timestamp, style: Sty
     let since = problem
         .since
         .map_or_else(String::new, |since| format!(" for {}", age(since, now)));
-    let _ = writeln!(out, "{}{since}: {}", style.paint(YELLOW, &problem.what), problem.why);
+    let what = style.paint(YELLOW, &problem.what);
+    if problem.why.is_empty() {
+        let _ = writeln!(out, "{what}{since}");
+    } else {
+        let _ = writeln!(out, "{what}{since}: {}", problem.why);
+    }
     if let Some(remedy) = &problem.remedy {
         let _ = writeln!(out, "  What to do: {remedy}");
     }
