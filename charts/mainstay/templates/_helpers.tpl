@@ -59,14 +59,11 @@ these rules. `delete` never stands without a uid as precondition in the code.
 - apiGroups: [""]
   resources: [services, configmaps, serviceaccounts]
   verbs: [get, list, watch, create, patch, delete]
-# Written as a whole with the resourceVersion that was read: a value that exists is never replaced by another.
+# Completed and renewed by a replace that carries the resourceVersion that was read: a value that exists is never replaced by
+# another.
 - apiGroups: [""]
   resources: [secrets]
   verbs: [get, list, watch, create, update]
-# Passwords and certificates are completed and renewed by a replace that carries the resourceVersion that was read.
-- apiGroups: [""]
-  resources: [secrets]
-  verbs: [update]
 - apiGroups: [discovery.k8s.io]
   resources: [endpointslices]
   verbs: [get, list, watch, create, patch, delete]

@@ -40,6 +40,7 @@ use crate::status::MySQLClusterStatus;
     printcolumn(name = "Health", type_ = "string", json_path = ".status.health"),
     printcolumn(name = "Primary", type_ = "string", json_path = ".status.primary.instance"),
     printcolumn(name = "Ready", type_ = "string", json_path = ".status.ready"),
+    printcolumn(name = "Why", type_ = "string", json_path = ".status.problems[0].name"),
     printcolumn(
         name = "Spec",
         type_ = "string",

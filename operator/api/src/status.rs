@@ -92,6 +92,9 @@ pub struct MySQLClusterStatus {
     /// Backups and the archive.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backup: Option<Box<BackupSummary>>,
+    /// What is wrong at present, the worst first, by the names of docs/failover.md; what is only worth knowing is not in here.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub problems: Vec<ProblemStatus>,
     /// What stands between the declared and the actual state, by type.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
@@ -129,6 +132,17 @@ pub enum RecoveryPhase {
     Failed,
     /// The target was reached.
     Done,
+}
+
+/// Something that is wrong: which problem, and with whom. The conditions say why, and what to do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ProblemStatus {
+    /// Name of the problem, which is the reason of its condition.
+    pub name: String,
+    /// The instance it is about, if it is about one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instance: Option<String>,
 }
 
 /// What the cluster is doing.
@@ -281,6 +295,9 @@ pub struct Rebuild {
     pub at: MicroTime,
     /// Why.
     pub reason: String,
+    /// When the instance was first seen as a member again; absent while the rebuild goes on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<MicroTime>,
 }
 
 /// An instance that a person keeps out of the cluster: read-only, without a source, behind no Service.

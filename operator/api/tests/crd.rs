@@ -139,7 +139,10 @@ fn kubectl_shows_the_columns_of_the_first_answer() {
         let chosen = columns.filter(move |column| (column.priority.unwrap_or(0) > 0) == wide);
         chosen.map(|column| column.name.as_str()).collect::<Vec<_>>()
     };
-    assert_eq!(shown(0, false), ["Phase", "Health", "Primary", "Ready", "Spec", "Age"]);
+    assert_eq!(
+        shown(0, false),
+        ["Phase", "Health", "Primary", "Ready", "Why", "Spec", "Age"]
+    );
     assert_eq!(shown(0, true), ["Version", "Epoch", "Last Backup", "Recoverable To"]);
     assert_eq!(
         shown(1, false),

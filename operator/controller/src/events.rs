@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ObjectReference;
-use kube::Resource;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+use kube::{Client, Resource};
 use tokio::time::Instant;
 
 use crate::requests::{FIELD_MANAGER, Requests};
@@ -19,7 +19,8 @@ const LONGEST_NOTE: usize = 1024;
 /// Writes events; a failure to write one is logged and forgotten.
 #[derive(Clone)]
 pub(crate) struct Events {
-    recorder: Recorder,
+    client: Client,
+    reporter: Reporter,
     written: Arc<Mutex<HashMap<u64, Instant>>>,
 }
 
@@ -60,7 +61,8 @@ impl Events {
             instance: Some(instance),
         };
         Self {
-            recorder: Recorder::new(requests.client(), reporter),
+            client: requests.client(),
+            reporter,
             written: Arc::default(),
         }
     }
@@ -71,7 +73,8 @@ impl Events {
         if !self.is_new(&reference, &line) {
             return;
         }
-        let recorder = self.recorder.clone();
+        // Of its own: a recorder counts every event of the same reason onto its first one, whatever the later ones say.
+        let recorder = Recorder::new(self.client.clone(), self.reporter.clone());
         tokio::spawn(async move {
             let mut note = line.note;
             note.truncate(note.floor_char_boundary(LONGEST_NOTE));

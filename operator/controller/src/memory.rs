@@ -292,6 +292,7 @@ impl Memories {
 pub(crate) fn refusal(key: &ObjectKey, reason: &str, message: String, at: Timestamp) -> Warning {
     Warning {
         about: format!("{:?}/{}", key.kind, key.name),
+        uid: None,
         reason: reason.to_owned(),
         message,
         at,

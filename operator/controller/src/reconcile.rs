@@ -142,7 +142,8 @@ async fn pass(context: &Context, cluster: &ClusterName, object: &Guarded) -> Res
     let status = status::status(&subject, &observed, &analysis, &plan, &previous, now);
     publish_health(context, cluster, &status);
     if status != previous {
-        let news = status::news(&previous, &status);
+        let mut news = status::news(&previous, &status);
+        news.extend(status::found(&previous, &status, &analysis));
         write_status(context, cluster, &object, status).await?;
         tell(context, &object, &news);
     }
@@ -197,6 +198,7 @@ fn tell(context: &Context, about: &MySQLCluster, news: &[News]) {
             News::Changed(_) => "Change",
             News::Answered(_) => "Request",
             News::Recovery(_) => "Recover",
+            News::Found(_) => "Analyse",
         };
         context
             .events

@@ -1,6 +1,7 @@
 //! Reading and writing the data of Secrets. Private values come out as `SecretString` and go in from one.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
@@ -17,6 +18,11 @@ pub(crate) const TLS_KEY: &str = "tls.key";
 pub(crate) const CA_CRT: &str = "ca.crt";
 /// Type of a Secret that holds a certificate and its key.
 pub(crate) const TLS_TYPE: &str = "kubernetes.io/tls";
+
+/// Key of a connection URI, which is composed of the others.
+pub(crate) const URI: &str = "uri";
+/// Key of the password that a URI holds.
+pub(crate) const PASSWORD: &str = "password";
 
 /// Keys whose values are public.
 const PUBLIC: [&str; 2] = [TLS_CRT, CA_CRT];
@@ -65,8 +71,33 @@ pub(crate) fn set_pair(secret: &mut Secret, pair: &Pair) {
     set_secret(secret, TLS_KEY, &pair.key);
 }
 
-/// What may be kept of a Secret: its keys that have a value, and public values. Everything else is dropped here, as it
-/// arrives from the watch.
+/// Percent-encodes everything but the unreserved characters of RFC 3986; a person may have chosen the value.
+pub(crate) fn escape(text: &str) -> String {
+    let mut escaped = String::new();
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            escaped.push(char::from(byte));
+        } else {
+            // Writing to a String cannot fail.
+            let _ = write!(escaped, "%{byte:02X}");
+        }
+    }
+    escaped
+}
+
+/// The URI holds another password than the Secret: somebody changed the password, and the URI is composed anew.
+fn is_outdated(data: &BTreeMap<String, ByteString>) -> bool {
+    let text = |key: &str| data.get(key).and_then(|value| std::str::from_utf8(&value.0).ok());
+    let (Some(uri), Some(password)) = (text(URI), text(PASSWORD).filter(|password| !password.is_empty())) else {
+        return false;
+    };
+    let escaped = SecretString::from(escape(password));
+    let held = SecretString::from(format!(":{}@", escaped.expose_secret()));
+    !uri.contains(held.expose_secret())
+}
+
+/// What may be kept of a Secret: its keys that have a value, and public values. A URI with another password than the Secret's
+/// counts as none. Everything else is dropped here, as it arrives from the watch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Redacted {
     pub(crate) uid: String,
@@ -86,9 +117,10 @@ pub(crate) fn redact(mut secret: Secret) -> Redacted {
     if let Some(annotations) = &mut secret.metadata.annotations {
         annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
     }
+    let outdated = is_outdated(&data);
     let keys = data
         .iter()
-        .filter(|(_, value)| !value.0.is_empty())
+        .filter(|(key, value)| !(value.0.is_empty() || outdated && *key == URI))
         .map(|(key, _)| key.clone())
         .collect();
     let public = data.into_iter().filter(|(key, _)| PUBLIC.contains(&key.as_str()));
@@ -124,5 +156,19 @@ mod tests {
         assert_eq!(redacted.keys, [CA_CRT, TLS_KEY]);
         assert_eq!(redacted.public.get(CA_CRT).map(String::as_str), Some("public"));
         assert!(!format!("{redacted:?}").contains("hunter2"));
+    }
+
+    #[test]
+    fn a_uri_with_a_former_password_counts_as_none() {
+        let keys = |password: &str| {
+            let mut object = named("db", "shop-app");
+            set_text(&mut object, URI, "mysql://shop:a%40b@shop-primary.db.svc:3306/shop");
+            set_text(&mut object, PASSWORD, password);
+            redact(object).keys
+        };
+        assert_eq!(keys("a@b"), [PASSWORD, URI]);
+        assert_eq!(keys("another"), [PASSWORD]);
+        // A password that is not there yet is made first.
+        assert_eq!(keys(""), [URI]);
     }
 }

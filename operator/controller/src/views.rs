@@ -26,6 +26,8 @@ pub(crate) const MANAGED: &str = "app.kubernetes.io/managed-by=mainstay";
 pub(crate) const BACKUPS: &str = "app.kubernetes.io/managed-by=mainstay,app.kubernetes.io/component=backup";
 /// Label that nodes, and since Kubernetes 1.35 pods, carry.
 const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
+/// Annotation on a claim: the node for which the scheduler had its volume made.
+const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 /// Who writes an `EndpointSlice`.
 const SLICE_MANAGER: &str = "endpointslice.kubernetes.io/managed-by";
 
@@ -103,6 +105,7 @@ pub(crate) fn pod(pod: &Pod) -> Option<Entry<PodView>> {
             .unwrap_or_else(|| "Pending".to_owned()),
         ready: is_ready(pod),
         deleting: pod.metadata.deletion_timestamp.is_some(),
+        evicted: is_evicted(pod),
         template: annotations.and_then(|a| a.get(ANNOTATION_TEMPLATE)).cloned(),
         config_map: config_maps
             .map(|c| c.name.clone())
@@ -132,6 +135,15 @@ fn is_ready(pod: &Pod) -> bool {
         .into_iter()
         .flatten()
         .any(|c| c.type_ == "Ready" && c.status == "True")
+}
+
+/// Kubernetes deletes it because its node has a taint that it does not tolerate: a node that does not answer gets one.
+fn is_evicted(pod: &Pod) -> bool {
+    let conditions = pod.status.as_ref().and_then(|s| s.conditions.as_ref());
+    let evicted = conditions.into_iter().flatten().any(|c| {
+        c.type_ == "DisruptionTarget" && c.status == "True" && c.reason.as_deref() == Some("DeletionByTaintManager")
+    });
+    evicted && pod.metadata.deletion_timestamp.is_some()
 }
 
 /// Why a pod does not run, in the kubelet's or the scheduler's words.
@@ -197,6 +209,7 @@ pub(crate) fn claim(claim: &PersistentVolumeClaim) -> Option<Entry<ClaimView>> {
         .and_then(|s| s.resources.as_ref())
         .and_then(|r| r.requests.as_ref());
     let status = claim.status.as_ref();
+    let annotations = claim.metadata.annotations.as_ref();
     let value = ClaimView {
         uid: claim.metadata.uid.clone()?,
         phase: status
@@ -204,6 +217,8 @@ pub(crate) fn claim(claim: &PersistentVolumeClaim) -> Option<Entry<ClaimView>> {
             .unwrap_or_else(|| "Pending".to_owned()),
         requested: requests.and_then(storage),
         capacity: status.and_then(|s| s.capacity.as_ref()).and_then(storage),
+        class: claim.spec.as_ref().and_then(|s| s.storage_class_name.clone()),
+        node: annotations.and_then(|a| a.get(SELECTED_NODE)).cloned(),
         deleting: claim.metadata.deletion_timestamp.is_some(),
     };
     Some(Entry {
@@ -467,6 +482,7 @@ pub(crate) fn warning(event: &Event, known: impl Fn(&ClusterName) -> bool) -> Op
     }
     let value = Warning {
         about: format!("{kind}/{name}"),
+        uid: about.uid.clone(),
         reason: event.reason.clone().unwrap_or_default(),
         message: event.message.clone().unwrap_or_default(),
         at: seen_at(event),
@@ -630,6 +646,41 @@ mod tests {
     }
 
     #[test]
+    fn a_pod_that_its_node_does_not_answer_for_is_evicted() {
+        let object = |deleted: bool, reason: &str| -> Pod {
+            let mut object = json!({
+                "metadata": {"name": "shop-0", "namespace": "db", "uid": "u", "labels": labels()},
+                "status": {"phase": "Running", "conditions": [
+                    {"type": "DisruptionTarget", "status": "True", "reason": reason}]}
+            });
+            if deleted {
+                object["metadata"]["deletionTimestamp"] = json!("2026-11-29T12:00:00Z");
+            }
+            serde_json::from_value(object).unwrap()
+        };
+        let evicted = |deleted, reason| pod(&object(deleted, reason)).unwrap().value.evicted;
+        assert!(evicted(true, "DeletionByTaintManager"));
+        assert!(!evicted(false, "DeletionByTaintManager"));
+        assert!(!evicted(true, "EvictionByEvictionAPI"));
+    }
+
+    #[test]
+    fn a_claim_tells_its_class_and_the_node_of_its_volume() {
+        let object: PersistentVolumeClaim = serde_json::from_value(json!({
+            "metadata": {"name": "data-shop-0", "namespace": "db", "uid": "u", "labels": labels(),
+                "annotations": {"volume.kubernetes.io/selected-node": "node-3"}},
+            "spec": {"storageClassName": "fast", "resources": {"requests": {"storage": "1Gi"}}},
+            "status": {"phase": "Bound"}
+        }))
+        .unwrap();
+        let view = claim(&object).unwrap().value;
+        assert_eq!(
+            (view.class.as_deref(), view.node.as_deref(), view.requested),
+            (Some("fast"), Some("node-3"), Some(1 << 30))
+        );
+    }
+
+    #[test]
     fn slices_that_kubernetes_writes_are_not_ours() {
         let slice = |manager: &str| -> DynamicObject {
             serde_json::from_value(json!({
@@ -647,13 +698,14 @@ mod tests {
     fn warnings_are_kept_for_known_clusters_only() {
         let event: Event = serde_json::from_value(json!({
             "metadata": {"name": "e", "namespace": "db"},
-            "involvedObject": {"kind": "PersistentVolumeClaim", "name": "data-shop-1", "namespace": "db"},
+            "involvedObject": {"kind": "PersistentVolumeClaim", "name": "data-shop-1", "namespace": "db", "uid": "u"},
             "reason": "ProvisioningFailed", "message": "no such class", "lastTimestamp": "2026-11-29T12:00:00Z"
         }))
         .unwrap();
         let shop = ClusterName::new("db", "shop");
         let entry = warning(&event, |cluster| *cluster == shop).unwrap();
         assert_eq!(entry.value.about, "PersistentVolumeClaim/data-shop-1");
+        assert_eq!(entry.value.uid.as_deref(), Some("u"));
         assert!(warning(&event, |_| false).is_none());
     }
 }

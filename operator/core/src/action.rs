@@ -23,7 +23,8 @@ use crate::validate::{Destination, RecoveryWish};
 pub enum Action {
     /// Server-side apply of a built object; refused by the executor when a foreign object has that name.
     Apply(Box<Desired>),
-    /// Create the Secret with random passwords for these keys, or add keys that are missing; never replaces a value.
+    /// Create the Secret with random passwords for these keys, or add keys that are missing; never replaces a value, but
+    /// for a `uri`, which is composed of the others.
     GeneratePasswords {
         /// Name of the Secret.
         secret: String,
@@ -123,12 +124,15 @@ pub struct Record {
 }
 
 impl Record {
-    /// Whether a person should look at it: acknowledged writes may have been given up.
+    /// Whether a person should look at it: the primary was lost, or acknowledged writes may have been given up.
     #[must_use]
     pub fn is_warning(&self) -> bool {
-        self.reason == PROMOTED_WITH_LOSS
+        [PRIMARY_LOST, PROMOTED_WITH_LOSS].contains(&self.reason)
     }
 }
+
+/// Reason of the record of an election that begins because the primary is lost.
+pub const PRIMARY_LOST: &str = "PrimaryLost";
 
 /// Reason of the record of a promotion for which a person accepted a loss.
 pub const PROMOTED_WITH_LOSS: &str = "PromotedWithLoss";

@@ -3,7 +3,7 @@
 //! Built once a pass by the controller and never changed. Everything is three-valued: known, absent, or unknown with a
 //! reason; unreachable is never absent.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -48,6 +48,8 @@ pub struct Told {
     pub blocked_since: Option<Timestamp>,
     /// How far behind it says that replicas are: a step, which is left only some way below it.
     pub behind: BTreeMap<InstanceName, Duration>,
+    /// Instances of which it says that they may serve reads.
+    pub ready: BTreeSet<InstanceName>,
 }
 
 impl Observed {
@@ -431,6 +433,8 @@ pub struct PodView {
     pub ready: bool,
     /// A deletion was asked for.
     pub deleting: bool,
+    /// Kubernetes deletes it because of a taint of its node: mostly, because the node does not answer Kubernetes.
+    pub evicted: bool,
     /// Hash of the pod template that it was made from (annotation `mysql.mainstay.dev/template`).
     pub template: Option<String>,
     /// Name of the ConfigMap it refers to.
@@ -456,6 +460,10 @@ pub struct ClaimView {
     pub requested: Option<u64>,
     /// Capacity in bytes.
     pub capacity: Option<u64>,
+    /// Its StorageClass.
+    pub class: Option<String>,
+    /// The node for which the scheduler had its volume made.
+    pub node: Option<String>,
     /// A deletion was asked for.
     pub deleting: bool,
 }
@@ -506,7 +514,8 @@ pub struct ObjectView {
 /// What the generated Secrets hold, without values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SecretsView {
-    /// Secret name → keys with a non-empty value. Secrets that do not exist are not in here.
+    /// Secret name → keys with a non-empty value; without a `uri` that holds another password than the Secret. Secrets that
+    /// do not exist are not in here.
     pub keys: BTreeMap<String, Vec<String>>,
     /// The cluster CA's certificate: expiry.
     pub ca_expires: Option<Timestamp>,
@@ -554,6 +563,8 @@ pub struct CertificateView {
 pub struct Warning {
     /// Object it is about, as `Kind/name`.
     pub about: String,
+    /// uid of that object, if the warning says it: events outlive what they are about.
+    pub uid: Option<String>,
     /// Reason, as Kubernetes writes it.
     pub reason: String,
     /// Message.

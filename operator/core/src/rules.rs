@@ -141,6 +141,8 @@ pub struct Rebuild {
     pub at: Timestamp,
     /// Why, for a person.
     pub reason: String,
+    /// When the instance was first seen as a member again; absent until then. For people: no rule reads it.
+    pub ended: Option<Timestamp>,
 }
 
 /// A change of primary.

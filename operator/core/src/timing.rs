@@ -31,6 +31,9 @@ pub struct Timing {
     /// From here on the lag of a replica is a problem: what reads it gives is old, and a primary that is lost takes so much
     /// longer to replace. Told in steps.
     pub lagging: Duration,
+    /// How long a receiver that was told to follow somebody may take to connect before its error is told: the first tries may
+    /// come before the source lets it in.
+    pub connect: Duration,
     /// A command that did not help is repeated after this.
     pub retry: Duration,
     /// A clone that did not succeed is repeated after this.
@@ -79,6 +82,7 @@ impl Default for Timing {
             first_election: Duration::from_secs(5),
             lag: Duration::from_millis(500),
             lagging: Duration::from_secs(30),
+            connect: Duration::from_secs(5),
             retry: Duration::from_secs(1),
             clone_retry: Duration::from_secs(10),
             rebuild: Duration::from_mins(1),

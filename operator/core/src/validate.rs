@@ -278,9 +278,16 @@ fn check_name(name: &str, problems: &mut Vec<SpecProblem>) {
     problems.extend(names::refusal(name).map(|message| SpecProblem::new("metadata.name", message)));
 }
 
+/// Whether a cluster may have that many instances.
+pub(crate) const fn is_supported(replicas: u32) -> bool {
+    matches!(replicas, 1 | 3 | 5 | 7)
+}
+
 fn replicas(wanted: i32, problems: &mut Vec<SpecProblem>) -> u32 {
-    if matches!(wanted, 1 | 3 | 5 | 7) {
-        return wanted.unsigned_abs();
+    if let Ok(replicas) = u32::try_from(wanted)
+        && is_supported(replicas)
+    {
+        return replicas;
     }
     let message = format!("{wanted} is not supported; use 1, 3, 5 or 7");
     problems.push(SpecProblem::new("spec.replicas", message));

@@ -319,6 +319,14 @@ impl<'a> View<'a> {
         (!left.is_zero()).then_some(left)
     }
 
+    /// How much longer its receiver may take to connect, when it was told to follow somebody a moment ago.
+    pub(crate) fn connects_in(&self, seen: Seen<'_>) -> Option<Duration> {
+        let attached = |answer: &&Answer| answer.verb == VerbKind::Attach && answer.failure.is_none();
+        let answer = seen.answer().filter(attached)?;
+        let left = self.timing.connect.checked_sub(self.age(answer.at))?;
+        (!left.is_zero()).then_some(left)
+    }
+
     /// Commits can do without this member: k others are receiving.
     pub(crate) fn can_spare(&self, id: &MemberId) -> bool {
         self.others_receiving(id) >= self.acks()

@@ -142,6 +142,10 @@ async fn attempt(shared: &Shared, duty: Duty, application: Option<&Application>)
 }
 
 async fn create_first_accounts(shared: &Shared, application: Option<&Application>) -> Result<(), MysqlError> {
+    // Every primary is told of the application: what it lacks now does not matter any more.
+    if shared.mysql.first_accounts_made(LIMIT).await? {
+        return Ok(());
+    }
     let secrets = shared.secrets();
     let first = match (application, &secrets.application) {
         (Some(application), Some(password)) => Some(FirstApplication {

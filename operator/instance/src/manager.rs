@@ -194,6 +194,7 @@ fn attend(
         tokio::spawn(caretaker::follow_files(Arc::clone(shared), tls)),
         tokio::spawn(Arc::clone(commands).keep_receiver_logged_in()),
         tokio::spawn(Arc::clone(commands).keep_accounts()),
+        tokio::spawn(Arc::clone(commands).keep_right()),
         tokio::spawn(peers::keep_in_touch(Arc::clone(shared))),
         tokio::spawn(guard::fence_oneself(Arc::clone(shared), Arc::clone(server))),
         tokio::spawn(guard::end_what_is_frozen(Arc::clone(shared), Arc::clone(server))),

@@ -79,7 +79,9 @@ impl Server {
         let exit = self.child.wait().await;
         // Its output is closed when it ended; a grandchild that kept it open is not waited for.
         drop(tokio::time::timeout(Duration::from_secs(1), &mut self.output).await);
-        let reason = self.tail.reason();
+        // Who is killed from outside says nothing of it: its last error is about something else.
+        let killed = matches!(exit, Exit::Signal(9 | 15));
+        let reason = self.tail.reason().filter(|_| !killed);
         (
             exit,
             reason.map_or_else(|| exit.to_string(), |reason| format!("{exit}: {reason}")),
@@ -223,6 +225,7 @@ impl Runner {
         let paths = &self.config.paths;
         let file = |what| move |source| RunError::File { what, source };
         write_private(&paths.defaults(), defaults.as_bytes()).map_err(file("write my.cnf"))?;
+        remove_socket(&paths.socket()).map_err(file("remove the socket of a mysqld that has ended"))?;
         let statements = init_file(purpose, &secrets.credentials);
         write_private(&paths.init_file(), statements.expose_secret().as_bytes())
             .map_err(file("write the init file"))?;
@@ -271,6 +274,20 @@ fn option(name: &str, value: &Path) -> OsString {
     let mut option = OsString::from(name);
     option.push(value);
     option
+}
+
+/// No server of this pod lives when one is started. What a killed container left in the pod's folder stays there, and the
+/// process that the lock names may be a thread of this manager by now: mysqld would take it for a server and end.
+fn remove_socket(socket: &Path) -> io::Result<()> {
+    let mut lock = socket.as_os_str().to_owned();
+    lock.push(".lock");
+    for path in [socket, Path::new(&lock)] {
+        match std::fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            Ok(()) | Err(_) => {}
+        }
+    }
+    Ok(())
 }
 
 /// Writes a file that nobody else can read, whole or not at all.

@@ -3,11 +3,17 @@
 //! MySQL notes heartbeats and the ends of transactions. During a transaction there are none, however fast it comes, so a
 //! replica that receives one for longer than the time of silence would look deaf. What its receiver thread has received
 //! grows meanwhile.
+//!
+//! While it writes to the relay log it cannot hear anything. A disk that takes seconds for that is no reason to think that
+//! the source is gone: for [`WRITING`] what it heard last counts as heard just now.
 
 use std::time::Duration;
 
 use mainstay_mysql::Channel;
 use tokio::time::Instant;
+
+/// How long a receiver may write to the relay log without being taken for deaf.
+const WRITING: Duration = Duration::from_secs(10);
 
 /// What two looks at a receiver show.
 #[derive(Clone, Copy, Debug, Default)]
@@ -39,15 +45,15 @@ impl Receipt {
             _ => (self.heard, self.since) = (None, bytes.map(|_| now)),
         }
         (self.bytes, self.looked) = (bytes, Some(now));
-        let mut channel = channel;
-        if let (Some(channel), Some(since)) = (&mut channel, self.since) {
-            let own = now.saturating_duration_since(since);
-            channel.last_heard = channel.last_heard.filter(|age| *age <= own);
-        }
-        let age = self.heard.map(|heard| now.saturating_duration_since(heard));
-        if let (Some(channel), Some(age)) = (channel, age) {
-            channel.last_heard = Some(channel.last_heard.map_or(age, |known: Duration| known.min(age)));
-        }
+        let Some(channel) = channel else { return };
+        let own = self.since.map(|since| now.saturating_duration_since(since));
+        let noted = channel.last_heard.filter(|age| own.is_some_and(|own| *age <= own));
+        let grown = self.heard.map(|heard| now.saturating_duration_since(heard));
+        let age = noted.into_iter().chain(grown).min();
+        channel.last_heard = match age {
+            Some(age) if channel.writing && age < WRITING => Some(Duration::ZERO),
+            age => age,
+        };
     }
 }
 
@@ -128,6 +134,36 @@ mod tests {
         assert_eq!(replica.look(1, Some(100), Some(TICK / 5)), Some(TICK / 5));
         // It has been silent ever since.
         assert_eq!(replica.look(1, Some(100), Some(TICK + TICK / 5)), Some(TICK + TICK / 5));
+    }
+
+    #[test]
+    fn a_receiver_that_is_not_connected_yet_has_not_heard_what_the_one_before_had() {
+        let mut replica = Replica::new();
+        let long_ago = Duration::from_secs(10);
+        assert_eq!(replica.look(1, None, Some(long_ago)), None);
+        assert_eq!(replica.look(1, Some(100), Some(long_ago + TICK)), None);
+    }
+
+    #[test]
+    fn a_receiver_that_waits_for_its_disk_is_not_deaf_for_a_while() {
+        let mut replica = Replica::new();
+        replica.look(1, Some(100), None);
+        assert_eq!(replica.look(1, Some(150), Some(TICK / 5)), Some(TICK / 5));
+        let mut channel = |age: u64| {
+            let mut channel = Channel {
+                bytes_received: Some(150),
+                last_heard: Some(Duration::from_secs(age)),
+                writing: true,
+                ..Channel::default()
+            };
+            replica.now += Duration::from_secs(3);
+            replica.receipt.look(1, replica.now, Some(&mut channel));
+            channel.last_heard
+        };
+        assert_eq!(channel(3), Some(Duration::ZERO));
+        assert_eq!(channel(6), Some(Duration::ZERO));
+        assert_eq!(channel(9), Some(Duration::ZERO));
+        assert_eq!(channel(12), Some(Duration::from_secs(12)), "nobody knows any more");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -50,6 +51,8 @@ pub(crate) struct Process {
 pub(crate) struct Reading {
     /// Number of the server process.
     run: u64,
+    /// Data directory that it was started with.
+    incarnation: String,
     /// When it had answered.
     pub(crate) at: Instant,
     /// What it said.
@@ -108,6 +111,8 @@ pub(crate) struct Shared {
     receipt: Mutex<Receipt>,
     failing: Mutex<Failing>,
     remainder: Mutex<Option<JoinHandle<()>>>,
+    /// The guard keeps clients out.
+    kept_out: AtomicBool,
     reading: Mutex<Option<Reading>>,
     standstill: Mutex<standstill::Watch>,
     server_uuid: Mutex<KnownUuid>,
@@ -163,6 +168,7 @@ impl Shared {
             receipt: Mutex::default(),
             failing: Mutex::default(),
             remainder: Mutex::default(),
+            kept_out: AtomicBool::default(),
             reading: Mutex::new(None),
             standstill: Mutex::default(),
             server_uuid: Mutex::default(),
@@ -222,6 +228,17 @@ impl Shared {
     /// Something that a command began goes on beside the next ones, until it is stopped.
     pub(crate) fn goes_on(&self, task: JoinHandle<()>) {
         lock(&self.remainder).replace(task);
+    }
+
+    /// Notes whether the guard keeps clients out: reads here would be older and older.
+    pub(crate) fn keep_clients_out(&self, kept_out: bool) {
+        self.kept_out.store(kept_out, Ordering::Relaxed);
+    }
+
+    /// Whether the guard keeps clients out.
+    #[must_use]
+    pub(crate) fn keeps_clients_out(&self) -> bool {
+        self.kept_out.load(Ordering::Relaxed)
     }
 
     /// Ends what an earlier command left behind: it must not touch what a later one does.
@@ -362,11 +379,14 @@ impl Shared {
         lock(&self.last).clone()
     }
 
-    /// The last reading of the present server process, however long ago that was.
+    /// The last reading of the present server process, however long ago that was. None of a life that is over: between the
+    /// decision to clone and the start of the copy the process is still the one of before.
     #[must_use]
     pub(crate) fn reading(&self) -> Option<Reading> {
-        let run = self.process().run;
-        lock(&self.reading).clone().filter(|reading| reading.run == run)
+        let (run, incarnation) = (self.process().run, self.state().incarnation);
+        lock(&self.reading)
+            .clone()
+            .filter(|reading| reading.run == run && reading.incarnation == incarnation)
     }
 
     /// Something is about to change: look at once, and often for a while.
@@ -422,6 +442,7 @@ impl Shared {
         if let Some(state) = &answer {
             *lock(&self.reading) = Some(Reading {
                 run: basis.process.run,
+                incarnation: basis.incarnation.clone(),
                 at: Instant::now(),
                 state: Arc::new(state.clone()),
             });

@@ -413,6 +413,12 @@ impl Mysql for FakeMysql {
         Ok(())
     }
 
+    async fn make_durable(&self, _limit: Duration) -> Result<(), MysqlError> {
+        self.call("make_durable");
+        self.change(|state| state.not_durable.clear());
+        Ok(())
+    }
+
     async fn semi_sync_on(&self, acks: u32, _limit: Duration) -> Result<(), MysqlError> {
         self.call(format!("semi_sync_on {acks}"));
         let joining = std::mem::take(&mut *self.joining.lock().unwrap());
@@ -557,6 +563,10 @@ impl Mysql for FakeMysql {
     async fn note_disabled_events(&self, _limit: Duration) -> Result<(), MysqlError> {
         self.call("note_disabled_events");
         Ok(())
+    }
+
+    async fn first_accounts_made(&self, _limit: Duration) -> Result<bool, MysqlError> {
+        Ok(false)
     }
 
     async fn create_first_accounts(

@@ -275,6 +275,11 @@ impl Mysql for Adapter {
         self.control_plain(WHAT, left(deadline), sql::FORGET_SOURCE).await
     }
 
+    async fn make_durable(&self, limit: Duration) -> Result<(), MysqlError> {
+        self.control_plain("set the variables of durability", limit, sql::DURABLE)
+            .await
+    }
+
     async fn semi_sync_on(&self, acks: u32, limit: Duration) -> Result<(), MysqlError> {
         self.control(
             "switch semi-synchronous replication on",
@@ -472,6 +477,10 @@ impl Mysql for Adapter {
         }
     }
 
+    async fn first_accounts_made(&self, limit: Duration) -> Result<bool, MysqlError> {
+        Ok(self.notes(limit).await?.first_accounts)
+    }
+
     async fn create_first_accounts(
         &self,
         root: Option<&SecretString>,
@@ -479,7 +488,7 @@ impl Mysql for Adapter {
         limit: Duration,
     ) -> Result<bool, MysqlError> {
         const WHAT: &str = "create the first database and users";
-        if self.notes(limit).await?.first_accounts {
+        if self.first_accounts_made(limit).await? {
             return Ok(false);
         }
         let rows = self

@@ -156,6 +156,9 @@ pub trait Mysql: Send + Sync {
     /// Stops both threads and forgets the source. This DROPS the relay log.
     async fn forget_source(&self, limit: Duration) -> Result<(), MysqlError>;
 
+    /// Sets what every server is started with and an acknowledgement rests on.
+    async fn make_durable(&self, limit: Duration) -> Result<(), MysqlError>;
+
     /// Lets commits wait for `acks` acknowledgements, for ever if need be.
     async fn semi_sync_on(&self, acks: u32, limit: Duration) -> Result<(), MysqlError>;
 
@@ -202,6 +205,9 @@ pub trait Mysql: Send + Sync {
 
     /// Records which events are disabled on purpose, for the next primary, if that changed since it was recorded.
     async fn note_disabled_events(&self, limit: Duration) -> Result<(), MysqlError>;
+
+    /// Whether the account of the DBA and the application's database and user were made: a note in the data says so.
+    async fn first_accounts_made(&self, limit: Duration) -> Result<bool, MysqlError>;
 
     /// Creates the account of the DBA and the application's database and user, once in the life of the data: what was
     /// dropped later is not made again. Whether it was done now.

@@ -123,6 +123,7 @@ fn read_flags(row: &Row, state: &mut ServerState) -> Result<(), MysqlError> {
     state.offline = column(row, 8)?;
     state.committing = column(row, 9)?;
     state.locked_out = column(row, 10)?;
+    state.not_durable = text(row, 11)?;
     Ok(())
 }
 
@@ -150,6 +151,7 @@ fn read_channel(row: &Row, applier_errors: &[Row], received: &[Row]) -> Result<C
         last_heard: age(row, 6)?,
         last_noted: age(row, 6)?,
         bytes_received: text(row, 9)?.parse().ok(),
+        writing: text(row, 11)? == "1",
         applying_for: age(row, 7)?,
         receiving_for: age(row, 10)?,
         auto_position: text(row, 8)? == "1",

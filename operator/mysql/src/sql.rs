@@ -60,7 +60,14 @@ SELECT @@GLOBAL.super_read_only, @@GLOBAL.read_only, @@GLOBAL.server_uuid, @@GLO
 (SELECT COUNT(*) FROM performance_schema.threads WHERE TYPE='FOREGROUND' AND PROCESSLIST_STATE IN \
 ('waiting for handler commit','Waiting for semi-sync ACK from replica','Waiting for semi-sync ACK from slave')), \
 (SELECT COUNT(*) FROM performance_schema.threads WHERE TYPE='FOREGROUND' AND PROCESSLIST_USER<>'mainstay' \
-AND PROCESSLIST_STATE IN ('Waiting for global read lock','Waiting for commit lock')); \
+AND PROCESSLIST_STATE IN ('Waiting for global read lock','Waiting for commit lock')), \
+CONCAT_WS(', ', IF(@@GLOBAL.sync_binlog<>1, 'sync_binlog', NULL), \
+IF(@@GLOBAL.innodb_flush_log_at_trx_commit<>1, 'innodb_flush_log_at_trx_commit', NULL), \
+IF(@@GLOBAL.sync_relay_log<>1, 'sync_relay_log', NULL), \
+IF(@@GLOBAL.rpl_semi_sync_replica_enabled<>1, 'rpl_semi_sync_replica_enabled', NULL), \
+IF(@@GLOBAL.rpl_semi_sync_source_wait_point<>'AFTER_SYNC', 'rpl_semi_sync_source_wait_point', NULL), \
+IF(@@GLOBAL.rpl_semi_sync_source_wait_no_replica<>1, 'rpl_semi_sync_source_wait_no_replica', NULL), \
+IF(@@GLOBAL.rpl_semi_sync_source_timeout<>1000000000000000000, 'rpl_semi_sync_source_timeout', NULL)); \
 SELECT c.HOST, c.PORT, s.SERVICE_STATE, a.SERVICE_STATE, s.LAST_ERROR_NUMBER, s.LAST_ERROR_MESSAGE, \
 TIMESTAMPDIFF(MICROSECOND, NULLIF(GREATEST(s.LAST_HEARTBEAT_TIMESTAMP, s.LAST_QUEUED_TRANSACTION_END_QUEUE_TIMESTAMP), \
 '0000-00-00 00:00:00.000000'), NOW(6)), \
@@ -71,7 +78,9 @@ WHERE w.CHANNEL_NAME='' AND w.APPLYING_TRANSACTION<>''), c.AUTO_POSITION, \
 WHERE b.THREAD_ID=s.THREAD_ID AND b.VARIABLE_NAME='Bytes_received'), \
 IF(s.LAST_HEARTBEAT_TIMESTAMP > s.LAST_QUEUED_TRANSACTION_END_QUEUE_TIMESTAMP, 0, TIMESTAMPDIFF(MICROSECOND, \
 NULLIF(s.LAST_QUEUED_TRANSACTION_IMMEDIATE_COMMIT_TIMESTAMP, '0000-00-00 00:00:00.000000'), \
-s.LAST_QUEUED_TRANSACTION_END_QUEUE_TIMESTAMP)) \
+s.LAST_QUEUED_TRANSACTION_END_QUEUE_TIMESTAMP)), \
+(SELECT r.PROCESSLIST_STATE='Queueing source event to the relay log' FROM performance_schema.threads r \
+WHERE r.THREAD_ID=s.THREAD_ID) \
 FROM performance_schema.replication_connection_configuration c \
 JOIN performance_schema.replication_connection_status s ON s.CHANNEL_NAME=c.CHANNEL_NAME \
 JOIN performance_schema.replication_applier_status a ON a.CHANNEL_NAME=c.CHANNEL_NAME WHERE c.CHANNEL_NAME=''; \
@@ -101,6 +110,12 @@ JOIN performance_schema.threads t ON t.THREAD_ID=l.OWNER_THREAD_ID \
 WHERE l.OBJECT_TYPE IN ('GLOBAL','COMMIT') AND l.LOCK_TYPE='SHARED' AND l.LOCK_STATUS IN ('GRANTED','PENDING') \
 AND t.PROCESSLIST_ID IS NOT NULL AND t.PROCESSLIST_USER<>'mainstay' \
 ORDER BY l.LOCK_STATUS='GRANTED' DESC, t.PROCESSLIST_ID LIMIT 1";
+
+/// What every server of a cluster is started with, and an acknowledgement rests on (operator/core/src/mycnf.rs).
+pub(crate) const DURABLE: &str = "\
+SET GLOBAL sync_binlog=1, GLOBAL innodb_flush_log_at_trx_commit=1, GLOBAL sync_relay_log=1, \
+GLOBAL rpl_semi_sync_replica_enabled=ON, GLOBAL rpl_semi_sync_source_wait_point='AFTER_SYNC', \
+GLOBAL rpl_semi_sync_source_wait_no_replica=ON, GLOBAL rpl_semi_sync_source_timeout=1000000000000000000";
 
 pub(crate) const SET_SUPER_READ_ONLY: &str = "SET GLOBAL super_read_only=ON";
 pub(crate) const LEAVE_SUPER_READ_ONLY: &str = "SET GLOBAL super_read_only=OFF";

@@ -25,6 +25,8 @@ pub struct ServerState {
     pub committing: u32,
     /// Sessions that wait for a lock on everything (`FLUSH TABLES WITH READ LOCK`): they can neither write nor commit.
     pub locked_out: u32,
+    /// Names of variables that somebody changed and on which an acknowledgement rests; empty as it should be.
+    pub not_durable: String,
     /// Events run.
     pub event_scheduler: bool,
     /// The replication channel; absent when the server never followed anybody, or forgot it.
@@ -117,6 +119,8 @@ pub struct Channel {
     pub last_noted: Option<Duration>,
     /// What the receiver thread has received since it began; `None` when it does not run.
     pub bytes_received: Option<u64>,
+    /// The receiver is writing to the relay log: it hears nothing meanwhile, however long its disk takes.
+    pub writing: bool,
     /// Age of the commit on the source of the oldest transaction that is being applied.
     pub applying_for: Option<Duration>,
     /// Time from the source's commit of the last transaction that was received until it was; nothing as soon as the source

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use mainstay_core::action::InstanceCommand;
+use mainstay_core::action::{InstanceCommand, VerbKind};
 use mainstay_instance::convert::{Outcome, Reply};
 
 use super::{Executor, human};
@@ -15,13 +15,14 @@ impl Executor<'_> {
         for command in commands {
             let (metrics, events) = (self.context.metrics.clone(), self.context.events.clone());
             let (cluster, about) = (self.cluster.clone(), self.object.clone());
-            let (verb, epoch, why) = (command.verb.kind().as_str(), command.epoch, command.why.clone());
+            let (kind, epoch, why) = (command.verb.kind(), command.epoch, command.why.clone());
+            let verb = kind.as_str();
             let instance = command.to.instance.clone();
             let start = Instant::now();
             let answer = self.context.pool.command(self.cluster, &self.uid, command);
             self.context.leadership.spawn(async move {
                 let answer = answer.await;
-                let (result, text) = outcome(&answer, start.elapsed());
+                let (result, text) = outcome(&answer, kind, start.elapsed());
                 metrics.command(verb, result);
                 tracing::info!(%cluster, epoch, why, "{verb} {instance}: {text}");
                 if !why.is_empty() {
@@ -38,9 +39,11 @@ impl Executor<'_> {
 }
 
 /// The result as a label and as text.
-fn outcome(answer: &Result<Reply, CommandError>, took: Duration) -> (&'static str, String) {
+fn outcome(answer: &Result<Reply, CommandError>, verb: VerbKind, took: Duration) -> (&'static str, String) {
     match answer {
         Ok(reply) => match &reply.outcome {
+            // A clone is answered when it begins.
+            Outcome::Applied if verb == VerbKind::Clone => ("applied", format!("handed over in {}", human(took))),
             Outcome::Applied => ("applied", format!("done in {}", human(took))),
             Outcome::Already => ("already", "it was so before".to_owned()),
             Outcome::Refused { reason } => ("refused", format!("refused: {reason}")),

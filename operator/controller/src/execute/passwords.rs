@@ -1,6 +1,4 @@
-//! `GeneratePasswords`: made once, completed, never replaced.
-
-use std::fmt::Write as _;
+//! `GeneratePasswords`: made once, completed, never replaced. Only the URI is composed anew.
 
 use k8s_openapi::api::core::v1::Secret;
 use mainstay_core::observed::{ObjectKey, ObjectKind};
@@ -9,15 +7,13 @@ use secrecy::{ExposeSecret as _, SecretString};
 use super::{ExecuteError, Executor};
 use crate::observe::{is_ours, secret_view};
 use crate::platform::Entropy;
-use crate::secret_data;
+use crate::secret_data::{self, PASSWORD, URI, escape};
 
 /// Characters of a password: safe in a URI, in a shell and between quotes of any kind. 62 letters and digits, and two
 /// others for those who demand them; 64, so that a byte gives one without bias.
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.";
 /// Characters: 6 bits each.
 const LENGTH: usize = 32;
-/// Key that is composed of the others.
-const URI: &str = "uri";
 
 /// A random password with a capital, a small letter, a digit and another character, which begins and ends with a letter
 /// or digit.
@@ -148,7 +144,7 @@ impl Executor<'_> {
 fn uri(secret: &Secret) -> Option<SecretString> {
     let value = |key| secret_data::text(secret, key);
     let (account, server, port) = (value("username")?, value("host")?, value("port")?);
-    let password = secret_data::secret(secret, "password")?;
+    let password = secret_data::secret(secret, PASSWORD)?;
     let database = value("database").unwrap_or_default();
     let (account, database) = (escape(&account), escape(&database));
     Some(
@@ -158,20 +154,6 @@ fn uri(secret: &Secret) -> Option<SecretString> {
         )
         .into(),
     )
-}
-
-/// Percent-encodes everything but the unreserved characters of RFC 3986; a person may have chosen the value.
-fn escape(text: &str) -> String {
-    let mut escaped = String::new();
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            escaped.push(char::from(byte));
-        } else {
-            // Writing to a String cannot fail.
-            let _ = write!(escaped, "%{byte:02X}");
-        }
-    }
-    escaped
 }
 
 #[cfg(test)]

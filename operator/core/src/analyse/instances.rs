@@ -1,5 +1,6 @@
 //! Problems of single instances.
 
+use crate::action::VerbKind;
 use crate::analyse::{Analysis, Problem, ProblemCode};
 use crate::observed::{InstanceObserved, InstanceReport, Mysqld, Observed, Reach, Standstill};
 use crate::plan;
@@ -26,6 +27,7 @@ pub(super) fn all(view: &View<'_>, analysis: &mut Analysis) {
         }
         lagging(view, instance, analysis);
     }
+    not_ready(view, analysis);
     for seen in view.heard().filter(|seen| seen.report.writable && !view.is_open(*seen)) {
         // In an election everybody is fenced: that is its work, not a problem.
         if view.rules.phase == Phase::Open {
@@ -40,7 +42,7 @@ pub(super) fn made(subject: &Subject<'_>, observed: &Observed, analysis: &mut An
     let wanted = subject.replicas(observed);
     for instance in observed.instances.iter().filter(|instance| instance.ordinal < wanted) {
         if let Some(report) = instance.report() {
-            mysqld(&instance.name, report, analysis);
+            mysqld(instance, report, analysis);
             disk(&instance.name, report, analysis);
         }
     }
@@ -87,7 +89,7 @@ fn kind_of_silence(reason: &str) -> &'static str {
 fn heard(view: &View<'_>, seen: Seen<'_>, analysis: &mut Analysis) {
     let name = &seen.instance.name;
     let report = seen.report;
-    mysqld(name, report, analysis);
+    mysqld(seen.instance, report, analysis);
     if report.mysqld == Mysqld::Running {
         running(view, seen, analysis);
     }
@@ -114,7 +116,56 @@ fn heard(view: &View<'_>, seen: Seen<'_>, analysis: &mut Analysis) {
     disk(name, report, analysis);
 }
 
-fn mysqld(name: &InstanceName, report: &InstanceReport, analysis: &mut Analysis) {
+/// Instances that do not serve while the primary does, when nothing else says why: `health` is `Degraded` because of them.
+fn not_ready(view: &View<'_>, analysis: &mut Analysis) {
+    if view.open_primary().is_none() {
+        return;
+    }
+    let wanted = view.observed.instances.iter().filter(|instance| view.wanted(instance));
+    for instance in wanted.filter(|instance| !plan::serves(view, instance)) {
+        let named = |problem: &Problem| problem.instance.as_ref() == Some(&instance.name) && problem.code.hinders();
+        if !analysis.problems.iter().any(named) {
+            let message = why_not_ready(instance);
+            analysis.found_on(ProblemCode::InstanceNotReady, &instance.name, message);
+        }
+    }
+}
+
+fn why_not_ready(instance: &InstanceObserved) -> String {
+    let name = &instance.name;
+    let pod = instance.pod.as_ref();
+    let node = pod.and_then(|pod| pod.node.as_ref());
+    let on = node.map(|node| format!(" on node {node}")).unwrap_or_default();
+    match pod {
+        Some(pod) if pod.evicted => {
+            return format!(
+                "the pod of {name}{on} is being deleted: the node does not answer Kubernetes, or has a taint that lets no pod stay"
+            );
+        }
+        Some(pod) if pod.deleting => return format!("the pod of {name}{on} is being deleted"),
+        Some(pod) if matches!(pod.phase.as_str(), "Succeeded" | "Failed") => {
+            return format!("the pod of {name}{on} has ended");
+        }
+        Some(_) | None => {}
+    }
+    let Some(report) = instance.report() else {
+        return format!("{name}{on} has not answered yet");
+    };
+    if report.leaving {
+        format!("{name}{on} is being stopped")
+    } else if report.mysqld == Mysqld::Running {
+        format!("{name} does not follow the primary yet, and is behind no Service")
+    } else {
+        format!("mysqld of {name} {}", plan::state_of(report.mysqld))
+    }
+}
+
+fn mysqld(instance: &InstanceObserved, report: &InstanceReport, analysis: &mut Analysis) {
+    let name = &instance.name;
+    // It is being stopped.
+    if instance.pod.as_ref().is_some_and(|pod| pod.deleting) {
+        return;
+    }
     let told = |problem: &Problem| problem.instance.as_ref() == Some(name);
     if analysis.of(ProblemCode::RecoveryFailed).any(told) {
         return;
@@ -133,11 +184,26 @@ fn mysqld(name: &InstanceName, report: &InstanceReport, analysis: &mut Analysis)
     } else {
         format!(": {}", report.message)
     };
-    analysis.found_on(
-        ProblemCode::MysqldFailing,
-        name,
-        format!("mysqld of {name} {state}{said}"),
-    );
+    let message = format!("mysqld of {name} {state}{said}");
+    let remedy = ProblemCode::MysqldFailing.kind().remedy;
+    if is_about_a_variable(&report.message) {
+        let remedy = format!("{remedy}; a variable that it refuses stands in spec.config");
+        analysis.found_on_with(ProblemCode::MysqldFailing, name, message, remedy);
+    } else {
+        analysis.found_on(ProblemCode::MysqldFailing, name, message);
+    }
+}
+
+/// What mysqld says of a name or a value in my.cnf that it does not take.
+fn is_about_a_variable(message: &str) -> bool {
+    let words = [
+        "unknown variable",
+        "unknown option",
+        "while setting value",
+        "system variable",
+    ];
+    let message = message.to_lowercase();
+    words.iter().any(|word| message.contains(word))
 }
 
 fn lagging(view: &View<'_>, instance: &InstanceObserved, analysis: &mut Analysis) {
@@ -167,7 +233,11 @@ fn running(view: &View<'_>, seen: Seen<'_>, analysis: &mut Analysis) {
     // A receiver's error is told while there is somebody to receive from, and who may: an old primary that was attached by
     // the election is locked out until it is a member.
     let missed = view.open_primary().is_some() && view.is_member(seen) && !replication.receiver_running;
-    if missed && !replication.receiver_error.is_empty() {
+    // The first tries of one that was attached a moment ago may come before the source lets it in. A receiver that gave up has
+    // no source any more.
+    let told = view.connects_in(seen).is_some() || seen.busy().is_some_and(|busy| busy.verb == VerbKind::Attach);
+    let connects = told && !seen.detached();
+    if missed && !connects && !replication.receiver_error.is_empty() {
         let message = format!("the receiver of {name} says: {}", replication.receiver_error);
         analysis.found_on(ProblemCode::ReplicationBroken, name, message);
     }

@@ -1,8 +1,10 @@
 //! Problems of the rules' memory, and of the cluster as a whole.
 
-use crate::analyse::{Analysis, ProblemCode};
+use std::collections::BTreeSet;
+
+use crate::analyse::{Analysis, ConditionType, Problem, ProblemCode};
 use crate::observed::{InstanceObserved, InstanceReport, Mysqld, Observed, Standstill};
-use crate::plan;
+use crate::plan::{self, Hindrance};
 use crate::rules::{MemberId, Phase, PrimaryRef};
 use crate::subject::Subject;
 use crate::view::{Seen, View};
@@ -27,18 +29,58 @@ pub(super) fn absent(subject: &Subject<'_>, observed: &Observed, analysis: &mut 
     });
     let names: Vec<_> = used.map(|instance| instance.name.to_string()).collect();
     if names.is_empty() {
-        let message = if subject.recovery().is_some() {
-            "the first instance recovers the data"
+        if let Some(Hindrance::Person { what, remedy }) = plan::hinders_bootstrap(subject, observed) {
+            analysis.found_with(ProblemCode::FirstPrimaryPending, what, &remedy);
         } else {
-            "the first instances are being made"
-        };
-        analysis.found(ProblemCode::FirstPrimaryPending, message);
-    } else {
-        let message = format!(
-            "{} hold data, but status does not say who the primary was",
+            let message = pending(subject, observed, analysis);
+            analysis.found(ProblemCode::FirstPrimaryPending, message);
+        }
+        return;
+    }
+    let lost = format!(
+        "{} hold data, but status does not say who the primary was",
+        names.join(", ")
+    );
+    let hindrance = plan::hinders_bootstrap(subject, observed);
+    match hindrance.or_else(|| plan::hinders_resumption(subject, observed)) {
+        None => analysis.found(ProblemCode::StatusLost, lost),
+        Some(Hindrance::Instances(what)) => {
+            analysis.found(ProblemCode::StatusLost, format!("{lost}; it waits for {what}"));
+        }
+        Some(Hindrance::Person { what, remedy }) => {
+            analysis.found_with(ProblemCode::StatusLost, format!("{lost}; {what}"), &remedy);
+        }
+    }
+}
+
+/// Why a new cluster has no primary yet, as far as the other problems say it.
+fn pending(subject: &Subject<'_>, observed: &Observed, analysis: &Analysis) -> String {
+    let refused = analysis.of(ProblemCode::SpecInvalid).next().is_some();
+    if refused && subject.built_replicas(observed).is_none() {
+        return "nothing is made before the spec can be accepted".to_owned();
+    }
+    let hinders = |problem: &&Problem| {
+        let kind = problem.code.kind();
+        let made = kind.condition == ConditionType::ResourcesReady || problem.code == ProblemCode::MysqldFailing;
+        made && problem.code != ProblemCode::SecretUnusable
+    };
+    let problems: Vec<_> = analysis.problems.iter().filter(hinders).collect();
+    let names: BTreeSet<_> = problems
+        .iter()
+        .filter_map(|problem| problem.instance.as_ref())
+        .collect();
+    let names: Vec<_> = names.into_iter().map(ToString::to_string).collect();
+    match (names.as_slice(), problems.is_empty()) {
+        (_, true) if subject.recovery().is_some() => "the first instance recovers the data".to_owned(),
+        (_, true) => "the first instances are being made".to_owned(),
+        ([], false) => "the first instances cannot be made".to_owned(),
+        ([one], false) => {
+            format!("the first primary is elected when every instance answers, and {one} does not come up")
+        }
+        (names, false) => format!(
+            "the first primary is elected when every instance answers, and {} do not come up",
             names.join(", ")
-        );
-        analysis.found(ProblemCode::StatusLost, message);
+        ),
     }
 }
 
@@ -164,8 +206,8 @@ fn open(view: &View<'_>, primary: &PrimaryRef, analysis: &mut Analysis) {
     let blocked = u32::try_from(receiving).is_ok_and(|receiving| receiving < view.rules.acks_required);
     if blocked {
         let message = format!(
-            "a commit waits for {} acknowledgements, and {receiving} of {} members receive from {name} ({})",
-            view.rules.acks_required,
+            "a commit waits for {}, and {receiving} of {} members receive from {name} ({})",
+            plan::acknowledgements(view.rules.acks_required),
             view.rules.members.len(),
             missing(view, open)
         );
@@ -174,8 +216,8 @@ fn open(view: &View<'_>, primary: &PrimaryRef, analysis: &mut Analysis) {
     standstill(open, !blocked && view.rules.acks_required > 0, analysis);
     if view.prefers_writes() && view.rules.acks_required < view.wanted_acks() {
         let message = format!(
-            "a commit waits for {} acknowledgements instead of {} ({})",
-            view.rules.acks_required,
+            "a commit waits for {} instead of {} ({})",
+            plan::acknowledgements(view.rules.acks_required),
             view.wanted_acks(),
             missing(view, open)
         );

@@ -58,6 +58,16 @@ impl Analysis {
         self.add(code, Some(instance.clone()), message.into(), code.kind().remedy);
     }
 
+    fn found_on_with(
+        &mut self,
+        code: ProblemCode,
+        instance: &InstanceName,
+        message: impl Into<String>,
+        remedy: impl Into<String>,
+    ) {
+        self.add(code, Some(instance.clone()), message.into(), &remedy.into());
+    }
+
     fn add(&mut self, code: ProblemCode, instance: Option<InstanceName>, message: String, remedy: &str) {
         self.problems.push(Problem {
             code,
@@ -74,15 +84,15 @@ pub fn analyse(subject: &Subject<'_>, observed: &Observed, now: Timestamp) -> An
     let mut analysis = Analysis::default();
     resources::spec(subject, observed, &mut analysis);
     resources::objects(subject, observed, &mut analysis);
-    resources::pods(subject, observed, &mut analysis);
+    resources::pods(subject, observed, now, &mut analysis);
     resources::secrets(subject, observed, now, &mut analysis);
     backups::find(subject, observed, now, &mut analysis);
     recovery::failed(subject, observed, &mut analysis);
     match &observed.memory {
         Memory::Unreadable { reason } => analysis.found(ProblemCode::StatusUnreadable, reason.clone()),
         Memory::Absent => {
-            memory::absent(subject, observed, &mut analysis);
             instances::made(subject, observed, &mut analysis);
+            memory::absent(subject, observed, &mut analysis);
         }
         Memory::Known(rules) => {
             let view = View::new(subject, observed, rules, now);

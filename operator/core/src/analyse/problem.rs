@@ -16,6 +16,13 @@ pub struct Problem {
     pub remedy: String,
 }
 
+impl ProblemCode {
+    /// Whether it may be why an instance does not serve.
+    pub(super) fn hinders(self) -> bool {
+        self.kind().severity < Severity::Notice && !matches!(self, Self::DiskNearlyFull | Self::ReplicationLagging)
+    }
+}
+
 impl Problem {
     /// The message, and what to do.
     #[must_use]
@@ -238,7 +245,9 @@ problems! {
         "";
     VolumeNotBound: Degraded, Nothing, ResourcesReady,
         "a claim is not bound while its pod waits for it, or its volume is lost",
-        "look at the claim's events (kubectl describe pvc data-INSTANCE -n NAMESPACE) and at spec.storage";
+        "look at the claim's events: kubectl describe pvc data-INSTANCE -n NAMESPACE; if its StorageClass is missing or cannot be used, \
+         create the class, or delete the cluster and the claims that are not bound and declare it anew, because \
+         spec.storage.storageClassName cannot be changed";
     CertificateExpired: Critical, Nothing, Degraded,
         "the server certificate has ended",
         "it is renewed as soon as the API server can be written to";
@@ -246,7 +255,7 @@ problems! {
     // Instances.
     MysqldFailing: Degraded, Nothing, Degraded,
         "mysqld of an instance is down, does not start, or starts again after it did not",
-        "its whole log: kubectl logs INSTANCE -n NAMESPACE -c mysql; a variable that it refuses stands in spec.config";
+        "its whole log: kubectl logs INSTANCE -n NAMESPACE -c mysql";
     InstanceUnreachable: Degraded, Nothing, Degraded,
         "a wanted instance has a pod and is not heard for 2 s",
         "";
@@ -261,7 +270,7 @@ problems! {
         "a replica has transactions that the primary does not have and did not write",
         "it is isolated and rebuilt from another instance; what it alone had is not kept";
     ReplicationBroken: Degraded, Nothing, Degraded,
-        "the receiver of a replica reports an error",
+        "the receiver of a replica reports an error, and was not attached within the last 5 s",
         "";
     ApplierBroken: Degraded, Nothing, Degraded,
         "a replica cannot apply what it received",
@@ -274,6 +283,9 @@ problems! {
         "";
     InstanceMissing: Degraded, Nothing, Degraded,
         "a wanted instance has no pod",
+        "";
+    InstanceNotReady: Degraded, Nothing, Degraded,
+        "the primary is open, a wanted instance does not serve, and no other problem names it: its pod is being deleted or has ended, its mysqld is starting, or it does not follow the primary yet",
         "";
     DiskNearlyFull: Degraded, Nothing, Degraded,
         "a data volume is used to 90 % or more",
@@ -296,7 +308,7 @@ problems! {
         "were they injected by hand? Without the primary no replica could be proven complete: switch over once";
     NodeShared: Notice, Nothing, Degraded,
         "two instances of a cluster run on one node",
-        "the node's end would be the end of both: when all are in place, delete the claim and then the pod of one of them";
+        "the node's end would be the end of both; if a node without an instance can take one of them: when all are in place, delete its claim and then its pod";
     DurabilityLowered: Degraded, Nothing, Degraded,
         "durability is preferred, and a commit waits for fewer acknowledgements than declared",
         "bring the replicas back; what is written meanwhile may be lost with the primary";

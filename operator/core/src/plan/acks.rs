@@ -2,7 +2,7 @@
 
 use crate::action::Verb;
 use crate::plan::draft::Draft;
-use crate::plan::list;
+use crate::plan::{list, text};
 use crate::rules::Rules;
 use crate::view::{Seen, View};
 
@@ -50,7 +50,7 @@ pub(crate) fn raise(view: &View<'_>, open: Seen<'_>, in_force: bool, to: u32, dr
     if !in_force {
         draft.wait(
             "durability",
-            format!("{} to wait for {to} acknowledgements", open.instance.name),
+            format!("{} to wait for {}", open.instance.name, text::acknowledgements(to)),
         );
     } else if open.report.marker.is_none() {
         draft.command(view, open, Verb::Mark, "");
@@ -67,7 +67,8 @@ fn record(view: &View<'_>, acks_required: u32, draft: &mut Draft) {
         ..view.rules.clone()
     };
     let message = format!(
-        "a commit waits for {acks_required} acknowledgements instead of {}",
+        "a commit waits for {} instead of {}",
+        text::acknowledgements(acks_required),
         view.rules.acks_required
     );
     draft.record(view, rules, "AcksRequiredChanged", message);

@@ -18,6 +18,11 @@ pub(crate) fn members(view: &View<'_>, primary: &PrimaryRef, open: Seen<'_>, goa
         if let Some(after) = view.breaks_in(seen) {
             draft.look_in(after);
         }
+        if let Some(after) = view.connects_in(seen)
+            && !seen.report.replication.receiver_error.is_empty()
+        {
+            draft.look_in(after);
+        }
         if view.kept_out(seen.instance) {
             if !view.fenced(seen) {
                 election::fence(view, seen, draft);

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 
 use crate::GtidSet;
 use crate::action::{InstanceCommand, Verb};
+use crate::names::CLAIM_TEMPLATE;
 use crate::observed::{InstanceObserved, InstanceReport, Mysqld, Observed};
 use crate::plan::draft::Draft;
 use crate::plan::election::moment;
@@ -13,17 +14,51 @@ use crate::plan::{recovery, resume};
 use crate::rules::{MemberId, Phase, Rules};
 use crate::subject::Subject;
 use crate::timing::Timing;
+use crate::validate;
 
 /// The first record of a new cluster, which begins an ordinary election among all its instances.
 pub(crate) fn plan(subject: &Subject<'_>, observed: &Observed, now: Timestamp, draft: &mut Draft) {
     match (all_instances(subject, observed), subject.recovery()) {
-        (Err(reason), _) => draft.wait("first election", reason),
+        (Err(hindrance), _) => draft.wait("first election", hindrance.for_what()),
         (Ok(instances), Some(wish)) => recovery::plan(subject, observed, wish, &instances, now, draft),
         (Ok(instances), None) if instances.iter().all(|(_, report)| report.is_blank()) => {
             let ids: Vec<_> = instances.into_iter().map(|(id, _)| id).collect();
             first_election(subject, observed, &ids, now, draft);
         }
         (Ok(_), None) => resume::plan(subject, observed, None, now, draft),
+    }
+}
+
+/// What keeps a cluster without a memory from its first record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Hindrance {
+    /// Instances that answer sooner or later, as the end of "… waits for ".
+    Instances(String),
+    /// It ends only when a person does something.
+    Person {
+        /// What is so, as a sentence.
+        what: String,
+        /// What can be done, with commands that can be typed as they are.
+        remedy: String,
+    },
+}
+
+impl Hindrance {
+    /// The end of "… waits for ".
+    pub(crate) fn for_what(&self) -> String {
+        match self {
+            Self::Instances(what) => what.clone(),
+            Self::Person { what, remedy } => format!("a person: {what}; {remedy}"),
+        }
+    }
+}
+
+/// What keeps the first election from beginning; `None` when it can begin.
+pub(crate) fn hindrance(subject: &Subject<'_>, observed: &Observed) -> Option<Hindrance> {
+    match (all_instances(subject, observed), subject.recovery()) {
+        (Err(hindrance), _) => Some(hindrance),
+        (Ok(instances), Some(wish)) => recovery::hindrance(wish, &instances),
+        (Ok(_), None) => None,
     }
 }
 
@@ -34,14 +69,10 @@ pub(crate) fn plan(subject: &Subject<'_>, observed: &Observed, now: Timestamp, d
 pub(crate) fn all_instances<'a>(
     subject: &Subject<'_>,
     observed: &'a Observed,
-) -> Result<Vec<(MemberId, &'a InstanceReport)>, String> {
+) -> Result<Vec<(MemberId, &'a InstanceReport)>, Hindrance> {
     let replicas = subject.replicas(observed);
-    if let Some(further) = observed.instances.iter().find(|i| i.ordinal >= replicas && exists(i)) {
-        return Err(format!(
-            "a person: the claim of {} exists beyond the {replicas} declared instances and may hold data; declare more \
-             replicas, or delete the claim if it is not needed",
-            further.name
-        ));
+    if let Some(hindrance) = beyond(subject, observed, replicas) {
+        return Err(hindrance);
     }
     let wanted: Vec<_> = observed
         .instances
@@ -57,17 +88,75 @@ pub(crate) fn all_instances<'a>(
         }
     }
     if replicas == 0 || u32::try_from(wanted.len()) != Ok(replicas) {
-        return Err(format!("{replicas} instances to be declared"));
+        return Err(Hindrance::Instances(format!("{replicas} instances to be declared")));
     }
     if missing.is_empty() {
         Ok(found)
     } else {
-        Err(missing.join("; "))
+        Err(Hindrance::Instances(missing.join("; ")))
     }
 }
 
-fn exists(instance: &InstanceObserved) -> bool {
-    instance.pod.is_some() || instance.claim.is_some()
+/// Claims and pods of further ordinals than the declared ones.
+fn beyond(subject: &Subject<'_>, observed: &Observed, replicas: u32) -> Option<Hindrance> {
+    let further = observed
+        .instances
+        .iter()
+        .filter(|instance| instance.ordinal >= replicas);
+    let (mut claimed, mut pods) = (Vec::new(), Vec::new());
+    for instance in further {
+        if instance.claim.is_some() {
+            claimed.push(instance);
+        } else if instance.pod.is_some() {
+            pods.push(instance.name.to_string());
+        }
+    }
+    if claimed.is_empty() {
+        return (!pods.is_empty()).then(|| Hindrance::Instances(format!("{} to end", pods.join(", "))));
+    }
+    let named = claims(claimed.iter().copied(), ", ");
+    let exist = match claimed.as_slice() {
+        [_] => format!("the claim {named} exists"),
+        _ => format!("the claims {named} exist"),
+    };
+    let what = format!("{exist} beyond the {replicas} declared instances and may hold data");
+    let delete = format!(
+        "delete what is not needed: {}",
+        delete_claims(subject, claimed.iter().copied())
+    );
+    // As many as there are claims, if none is missing between them.
+    let all = claimed.last().map_or(replicas, |last| last.ordinal.saturating_add(1));
+    let gapless = u32::try_from(claimed.len()) == Ok(all.saturating_sub(replicas));
+    let remedy = if gapless && validate::is_supported(all) {
+        format!("declare them, too: {}; or {delete}", scale(subject, all))
+    } else {
+        delete
+    };
+    Some(Hindrance::Person { what, remedy })
+}
+
+/// The names of the claims of these instances.
+fn claims<'a>(instances: impl IntoIterator<Item = &'a InstanceObserved>, between: &str) -> String {
+    let names = instances
+        .into_iter()
+        .map(|instance| format!("{CLAIM_TEMPLATE}-{}", instance.name));
+    names.collect::<Vec<_>>().join(between)
+}
+
+/// The command that deletes the claims of these instances.
+pub(crate) fn delete_claims<'a>(
+    subject: &Subject<'_>,
+    instances: impl IntoIterator<Item = &'a InstanceObserved>,
+) -> String {
+    format!("kubectl delete pvc {} -n {}", claims(instances, " "), subject.namespace)
+}
+
+/// The command that declares that many instances.
+pub(crate) fn scale(subject: &Subject<'_>, replicas: u32) -> String {
+    format!(
+        "kubectl scale mysqlcluster {} --replicas={replicas} -n {}",
+        subject.name, subject.namespace
+    )
 }
 
 fn ready<'a>(subject: &Subject<'_>, instance: &'a InstanceObserved) -> Result<(MemberId, &'a InstanceReport), String> {

@@ -8,6 +8,9 @@ use crate::plan::{promotion, routing, text};
 use crate::rules::PrimaryRef;
 use crate::view::{Seen, View};
 
+/// With less room on its volume, in bytes, a member is not expected to receive.
+const ROOM: u64 = 16 << 20;
+
 /// State of a cluster in phase Open.
 #[derive(Debug)]
 pub(crate) enum State<'a> {
@@ -170,5 +173,9 @@ fn cut_off(view: &View<'_>, primary: &PrimaryRef, seen: Seen<'_>) -> Option<Stri
 /// A connection that brings nothing, or cannot be made. Those that are merely detached are attached first, and one that was
 /// attached a moment ago has said nothing yet.
 fn is_deaf(view: &View<'_>, primary: &PrimaryRef, seen: Seen<'_>) -> bool {
-    view.follows(seen, &primary.id) && !view.receiving(seen) && has_tried(seen)
+    // Where there is no room for what is received, nothing is: that says nothing of the primary.
+    let disk = seen.report.disk;
+    let nearly_full = disk.size > 0 && disk.used.saturating_mul(20) >= disk.size.saturating_mul(19);
+    let full = nearly_full && disk.size.saturating_sub(disk.used) < ROOM;
+    !full && view.follows(seen, &primary.id) && !view.receiving(seen) && has_tried(seen)
 }

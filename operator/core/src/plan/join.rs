@@ -37,7 +37,7 @@ pub(crate) fn judge<'a>(view: &View<'a>, open: Seen<'a>, draft: &mut Draft) -> R
             Mysqld::Running => judge_one(view, open, seen, &mut returning, draft),
             Mysqld::Failed if seen.half_cloned() => returning.rebuild.push((seen, text::mysqld_not_running(seen))),
             Mysqld::Initialising | Mysqld::Starting | Mysqld::Down | Mysqld::Cloning | Mysqld::Failed => {
-                draft.wait(seen.instance.name.0.clone(), text::mysqld_not_running(seen));
+                draft.wait(seen.instance.name.0.clone(), text::to_run(seen));
             }
         }
     }

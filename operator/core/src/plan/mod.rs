@@ -142,9 +142,11 @@ fn build(subject: &Subject<'_>, observed: &Observed, analysis: &Analysis, now: T
 /// Secrets that lack a password with which an existing data directory was made, and what each lacks.
 pub(crate) use secrets::incomplete as incomplete_secrets;
 
+pub(crate) use bootstrap::{Hindrance, hindrance as hinders_bootstrap};
 pub(crate) use election::moment;
 pub(crate) use recovery::{ORDINAL as RECOVERING, failing as failing_recovery, is_due as is_recovery_due};
 pub(crate) use request::progressed;
+pub(crate) use resume::hindrance as hinders_resumption;
 pub(crate) use roll::is_rolling;
-pub(crate) use routing::serves_reads;
-pub(crate) use text::{broken as cannot_apply, cannot_acknowledge};
+pub(crate) use routing::serves;
+pub(crate) use text::{acknowledgements, broken as cannot_apply, cannot_acknowledge, state_of};

@@ -1,5 +1,6 @@
 //! A cluster whose primary is recorded: the states of phase Open, in the order of docs/failover.md.
 
+use crate::action::PRIMARY_LOST;
 use crate::plan::detect::{self, State};
 use crate::plan::draft::Draft;
 use crate::plan::{attach, election, promotion, request, steady};
@@ -40,7 +41,7 @@ pub(crate) fn plan(view: &View<'_>, draft: &mut Draft) {
             draft.stage(Stage::Opening);
             promotion::reopen(view, primary, seen, draft);
         }
-        State::Lost(reason) => election::begin(view, draft, None, "PrimaryLost", reason),
+        State::Lost(reason) => election::begin(view, draft, None, PRIMARY_LOST, reason),
         State::Hearing { reason, look_in } => {
             draft.wait_briefly("primary", reason);
             draft.look_in(look_in);

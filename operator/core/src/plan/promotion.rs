@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::action::{Application, PROMOTED_WITH_LOSS, Recorded, Verb, VerbKind};
+use crate::action::{PROMOTED_WITH_LOSS, Recorded, Verb, VerbKind};
 use crate::plan::draft::Draft;
 use crate::plan::election::moment;
 use crate::plan::{election, forced, rebuild, text};
@@ -201,6 +201,9 @@ pub(crate) fn may_open(view: &View<'_>, primary: Seen<'_>) -> bool {
         && count(contain.count()) >= view.rules.acks_required
 }
 
+/// The application's user is named to every primary, which keeps the user's password as the Secret says. The database is made
+/// once, and a note in the data says so: one that was dropped since is not made again, and neither is anything next to
+/// recovered data, which have that note.
 fn open_verb(view: &View<'_>, rules: &Rules, primary: &PrimaryRef) -> Verb {
     Verb::Open {
         members: rules.members.clone(),
@@ -210,18 +213,7 @@ fn open_verb(view: &View<'_>, rules: &Rules, primary: &PrimaryRef) -> Verb {
             epoch: primary.epoch,
             since: primary.since,
         },
-        application: application(view, rules),
-    }
-}
-
-/// The first application database belongs to the first primary of a new cluster, which is recorded with an empty set, be it
-/// by the bootstrap or by an election that replaced it before it was open. The instance makes it once: a database that was
-/// dropped since is not made again.
-fn application(view: &View<'_>, rules: &Rules) -> Option<Application> {
-    if rules.baseline.is_empty() {
-        view.subject.application()
-    } else {
-        None
+        application: view.subject.application(),
     }
 }
 

@@ -79,6 +79,7 @@ fn rebuild(view: &View<'_>, seen: Seen<'_>, donors: &[Seen<'_>], why: &str, draf
         donor: donor.id(),
         at: decided,
         reason: why.to_owned(),
+        ended: None,
     };
     let mut rebuilds = view.rules.rebuilds.clone();
     rebuilds.insert(name.clone(), intent);

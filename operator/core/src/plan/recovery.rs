@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use crate::GtidSet;
 use crate::action::Action;
 use crate::observed::{InstanceObserved, InstanceReport, Mysqld, ObjectKey, ObjectKind, Observed};
+use crate::plan::bootstrap::Hindrance;
 use crate::plan::draft::Draft;
 use crate::plan::election::{self, moment};
 use crate::plan::{bootstrap, resume};
@@ -23,6 +24,60 @@ pub(crate) const ORDINAL: u32 = 0;
 /// How often the source is looked up while it cannot be had, or the recovery fails: somebody may have corrected a Secret.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
 
+/// What comes next in a cluster without a memory, all of whose instances answer.
+enum Next {
+    /// The first election, about what was recovered.
+    Begin(GtidSet),
+    /// Volumes were kept: nothing is ever recovered over them.
+    Resume,
+    /// Nobody knows which data are wanted.
+    Nothing(Hindrance),
+}
+
+fn next(wish: &RecoveryWish, instances: &[(MemberId, &InstanceReport)]) -> Option<Next> {
+    let ((first, report), others) = instances.split_first()?;
+    let first = &first.instance;
+    let person = |what: String, remedy: String| Some(Next::Nothing(Hindrance::Person { what, remedy }));
+    if report.is_recovered(&wish.request) {
+        let set = report.set();
+        // A clone that an earlier first election made has the same, and whatever else there is belongs to somebody.
+        let foreign = |report: &&InstanceReport| !report.never_opened() || !set.contains(&report.set());
+        match others.iter().find(|(_, report)| foreign(report)) {
+            Some((MemberId { instance: other, .. }, _)) => person(
+                format!("{first} was recovered, and {other} holds data of its own"),
+                format!(
+                    "delete the claim of {other} if that is not needed, or create the cluster without \
+                     spec.bootstrap.recovery to have it back"
+                ),
+            ),
+            None => Some(Next::Begin(set)),
+        }
+    } else if report.is_blank() && others.iter().all(|(_, report)| report.is_blank()) {
+        person(
+            format!("{first} is empty, and its data was to be recovered"),
+            "delete its claim and its pod".to_owned(),
+        )
+    } else if let Some(former) = report.recovered.as_ref().filter(|_| report.never_opened()) {
+        person(
+            format!(
+                "{first} was recovered up to {} for another spec.bootstrap.recovery than the present one",
+                former.reached
+            ),
+            "delete its claim and its pod".to_owned(),
+        )
+    } else {
+        Some(Next::Resume)
+    }
+}
+
+/// What keeps the first record from being made, although all instances answer.
+pub(crate) fn hindrance(wish: &RecoveryWish, instances: &[(MemberId, &InstanceReport)]) -> Option<Hindrance> {
+    match next(wish, instances)? {
+        Next::Nothing(hindrance) => Some(hindrance),
+        Next::Begin(_) | Next::Resume => None,
+    }
+}
+
 /// The first record of a cluster without a memory, all of whose instances answer.
 ///
 /// Its first election is about one data directory: the one that was recovered. What it holds is the baseline, so nobody else
@@ -36,44 +91,11 @@ pub(crate) fn plan(
     now: Timestamp,
     draft: &mut Draft,
 ) {
-    let Some(((first, report), others)) = instances.split_first() else {
-        return;
-    };
-    if report.is_recovered(&wish.request) {
-        let set = report.set();
-        // A clone that an earlier first election made has the same, and whatever else there is belongs to somebody.
-        let foreign = |report: &&InstanceReport| !report.never_opened() || !set.contains(&report.set());
-        match others.iter().find(|(_, report)| foreign(report)) {
-            Some((other, _)) => draft.wait(
-                "first election",
-                format!(
-                    "a person: {} was recovered, and {} holds data of its own; delete the claim of {} if that is not \
-                     needed, or create the cluster without spec.bootstrap.recovery to have it back",
-                    first.instance, other.instance, other.instance
-                ),
-            ),
-            None => begin(subject, observed, instances, set, now, draft),
-        }
-    } else if report.is_blank() && others.iter().all(|(_, report)| report.is_blank()) {
-        draft.wait(
-            "first election",
-            format!(
-                "a person: {} is empty, and its data was to be recovered; delete its claim and its pod",
-                first.instance
-            ),
-        );
-    } else if let Some(former) = report.recovered.as_ref().filter(|_| report.never_opened()) {
-        draft.wait(
-            "first election",
-            format!(
-                "a person: {} was recovered up to {} for another spec.bootstrap.recovery than the present one; delete its \
-                 claim and its pod",
-                first.instance, former.reached
-            ),
-        );
-    } else {
-        // Volumes that were kept: nothing is ever recovered over them.
-        resume::plan(subject, observed, None, now, draft);
+    match next(wish, instances) {
+        Some(Next::Begin(baseline)) => begin(subject, observed, instances, baseline, now, draft),
+        Some(Next::Resume) => resume::plan(subject, observed, None, now, draft),
+        Some(Next::Nothing(hindrance)) => draft.wait("first election", hindrance.for_what()),
+        None => {}
     }
 }
 

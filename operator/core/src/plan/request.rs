@@ -139,13 +139,14 @@ fn instance<'a>(view: &View<'a>, asked: &Asked) -> Result<&'a InstanceObserved, 
     let name = asked
         .name()
         .ok_or_else(|| format!("{} needs an instance", asked.verb.as_str()))?;
-    let found = view
-        .observed
-        .instance(&name)
-        .filter(|i| view.wanted(i) || i.pod.is_some());
+    let exists = |i: &&InstanceObserved| view.wanted(i) || i.pod.is_some();
+    let found = view.observed.instance(&name).filter(exists);
     found.ok_or_else(|| {
-        let names: Vec<_> = view.observed.instances.iter().map(|i| i.name.to_string()).collect();
-        format!("there is no instance {name}; there are {}", names.join(", "))
+        // What is left of the others are their claims.
+        let instances = view.observed.instances.iter().filter(exists);
+        let names: Vec<_> = instances.map(|i| i.name.to_string()).collect();
+        let are = if names.len() == 1 { "is" } else { "are" };
+        format!("there is no instance {name}; there {are} {}", names.join(", "))
     })
 }
 
@@ -167,10 +168,7 @@ fn promote(view: &View<'_>, asked: &Asked, instance: &InstanceObserved, draft: &
         return Err("no primary was recorded yet: the first one is elected as soon as all instances answer".to_owned());
     };
     if view.rules.keeps_out(name) {
-        return Err(format!(
-            "{name} is fenced on request: let it in first ({})",
-            text::command(view, "unfence", &name.0)
-        ));
+        return Err(text::kept_out(view, name));
     }
     if let Some(outcome) = hearing(view, &primary.id.instance, instance) {
         return Ok(outcome);

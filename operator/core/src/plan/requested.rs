@@ -31,7 +31,12 @@ pub(crate) fn may_be_rebuilt(view: &View<'_>, instance: &InstanceObserved) -> Re
         .as_ref()
         .is_some_and(|primary| &primary.id.instance == name)
     {
-        return Err(format!("{name} is the primary: promote another instance first"));
+        let another = |i: &InstanceObserved| &i.name != name && view.wanted(i);
+        return Err(if view.observed.instances.iter().any(another) {
+            format!("{name} is the primary: promote another instance first")
+        } else {
+            format!("{name} is the only instance: there is nobody to clone it from")
+        });
     }
     if view.open_primary().is_none() {
         return Err(format!(
@@ -39,9 +44,7 @@ pub(crate) fn may_be_rebuilt(view: &View<'_>, instance: &InstanceObserved) -> Re
         ));
     }
     if view.kept_out(instance) {
-        return Err(format!(
-            "{name} is fenced on request: it has to be let in first (unfence)"
-        ));
+        return Err(text::kept_out(view, name));
     }
     if !view.wanted(instance) {
         return Err(format!(
@@ -60,8 +63,8 @@ pub(crate) fn may_be_rebuilt(view: &View<'_>, instance: &InstanceObserved) -> Re
     }
     if view.is_member(seen) && !view.can_spare(&seen.id()) {
         return Err(format!(
-            "{name} is needed: a commit waits for {} acknowledgements, and {} other members receive",
-            view.rules.acks_required,
+            "{name} is needed: a commit waits for {}, and {} other members receive",
+            text::acknowledgements(view.rules.acks_required),
             view.others_receiving(&seen.id())
         ));
     }

@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use crate::observed::{InstanceObserved, InstanceReport, Observed};
-use crate::plan::bootstrap::{all_instances, fence_all};
+use crate::plan::bootstrap::{Hindrance, all_instances, delete_claims, fence_all, scale};
 use crate::plan::draft::Draft;
 use crate::plan::election::moment;
 use crate::rules::{Incarnation, MemberId, Phase, PrimaryRef, Rules};
 use crate::subject::Subject;
+use crate::validate;
 
 /// Status was restored from an older copy: an instance was told of a higher epoch than status knows, or was opened after
 /// what status says.
@@ -54,7 +55,7 @@ pub(crate) fn plan(
 ) {
     let who = if rules.is_none() { "lost status" } else { "old status" };
     match last_reign(subject, observed) {
-        Err(reason) => draft.wait(who, reason),
+        Err(hindrance) => draft.wait(who, hindrance.for_what()),
         Ok((ids, primary, report)) => {
             let highest = highest_epoch(observed).max(rules.map_or(0, |rules| rules.epoch));
             let resumed = resumed(subject, observed, rules, primary, report, highest, now);
@@ -76,15 +77,18 @@ pub(crate) fn plan(
 
 type Reign<'a> = (Vec<MemberId>, MemberId, &'a InstanceReport);
 
+/// What keeps a lost status from being resumed; `None` when it can be.
+pub(crate) fn hindrance(subject: &Subject<'_>, observed: &Observed) -> Option<Hindrance> {
+    last_reign(subject, observed).err()
+}
+
+const RESTORE: &str = "restore the status of the MySQLCluster";
+
 /// All instances, and the one that was told last that it is the primary.
-fn last_reign<'a>(subject: &Subject<'_>, observed: &'a Observed) -> Result<Reign<'a>, String> {
+fn last_reign<'a>(subject: &Subject<'_>, observed: &'a Observed) -> Result<Reign<'a>, Hindrance> {
     let instances = all_instances(subject, observed)?;
-    if let Some((id, _)) = instances.iter().find(|(_, report)| report.pristine) {
-        return Err(format!(
-            "a person: {} has an empty volume while others hold data, and status that said who had been the primary is \
-             lost",
-            id.instance
-        ));
+    if let Some(hindrance) = empty(subject, observed, &instances) {
+        return Err(hindrance);
     }
     let ids: Vec<_> = instances.into_iter().map(|(id, _)| id).collect();
     let told = |id: &MemberId| {
@@ -96,16 +100,47 @@ fn last_reign<'a>(subject: &Subject<'_>, observed: &'a Observed) -> Result<Reign
         .iter()
         .filter_map(told)
         .max_by_key(|(_, report)| report.persisted.told_epoch);
+    let person = |what| Hindrance::Person {
+        what,
+        remedy: RESTORE.to_owned(),
+    };
     let Some((primary, report)) = last else {
-        return Err("a person: status is lost, and no instance was ever told that it is the primary".to_owned());
+        let what = "status is lost, and no instance was ever told that it is the primary";
+        return Err(person(what.to_owned()));
     };
     match report.persisted.members.iter().find(|member| !ids.contains(member)) {
-        Some(missing) => Err(format!(
-            "a person: status is lost, and {} does not hold the data with which it followed {} any more",
+        Some(missing) => Err(person(format!(
+            "status is lost, and {} does not hold the data with which it followed {} any more",
             missing.instance, primary.instance
-        )),
+        ))),
         None => Ok((ids, primary, report)),
     }
+}
+
+/// Volumes that were never told anything, while others hold data: each may stand in the place of one that was lost, and nobody
+/// knows what that one held. A person knows, if more instances are declared than there were before.
+fn empty(subject: &Subject<'_>, observed: &Observed, instances: &[(MemberId, &InstanceReport)]) -> Option<Hindrance> {
+    let pristine = instances.iter().filter(|(_, report)| report.pristine);
+    let empty: Vec<_> = pristine.filter_map(|(id, _)| observed.instance(&id.instance)).collect();
+    let first = empty.first()?.ordinal;
+    let names: Vec<_> = empty.iter().map(|instance| instance.name.to_string()).collect();
+    let have = match names.as_slice() {
+        [one] => format!("{one} has an empty volume"),
+        all => format!("{} have empty volumes", all.join(", ")),
+    };
+    let what = format!("{have} while others hold data, and status that said who had been the primary is lost");
+    // The last ones, without a gap.
+    let last = usize::try_from(first).is_ok_and(|first| first + empty.len() == instances.len());
+    let remedy = if last && observed.rules().is_none() && validate::is_supported(first) {
+        format!(
+            "if there were {first} instances before: {}, and then: {}; if volumes were lost, {RESTORE}",
+            scale(subject, first),
+            delete_claims(subject, empty)
+        )
+    } else {
+        RESTORE.to_owned()
+    };
+    Some(Hindrance::Person { what, remedy })
 }
 
 /// A member in a life that nobody knows any more, of each instance that the list does not name as it is now: it may have

@@ -65,7 +65,7 @@ fn primary(view: &View<'_>, service: &str, draft: &mut Draft) -> Option<Vec<PodA
 
 /// It may serve reads: it was compared with the primary, which is what members are, and follows it. One that follows nobody, or
 /// cannot apply what it receives, would serve what it had for ever; while it is being told something, that is about to end.
-pub(crate) fn serves_reads(view: &View<'_>, seen: Seen<'_>) -> bool {
+fn serves_reads(view: &View<'_>, seen: Seen<'_>) -> bool {
     let kept_out = view.kept_out(seen.instance);
     let follows = || match view.open_primary() {
         Some(open) => view.follows(seen, &open.id()) || seen.busy().is_some(),
@@ -74,6 +74,17 @@ pub(crate) fn serves_reads(view: &View<'_>, seen: Seen<'_>) -> bool {
     };
     let reads = view.is_member(seen) && seen.running() && !seen.report.writable;
     reads && !seen.leaving() && !kept_out && !view.broken(seen) && follows()
+}
+
+/// It accepts writes or may serve reads; of one that is not heard for a moment, what was true before.
+pub(crate) fn serves(view: &View<'_>, instance: &InstanceObserved) -> bool {
+    if let Some(report) = instance.report() {
+        let seen = Seen { instance, report };
+        return view.is_open(seen) || serves_reads(view, seen);
+    }
+    let silent = View::silent_since(instance);
+    let moment = silent.is_some_and(|since| view.age(since) < view.timing.unroute);
+    moment && view.observed.told.ready.contains(&instance.name)
 }
 
 /// What the Service for reads should hold; `None`: what it holds.

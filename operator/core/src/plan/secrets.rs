@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::action::Action;
 use crate::layout::{PORT_MYSQL, SYSTEM_ACCOUNTS};
-use crate::observed::{CertificateView, ObjectKey, ObjectKind, ObjectView, Observed, StoreSecret};
+use crate::observed::{CertificateView, InstanceObserved, ObjectKey, ObjectKind, ObjectView, Observed, StoreSecret};
 use crate::plan::draft::Draft;
 use crate::subject::Subject;
 use crate::validate::ValidatedCluster;
@@ -102,7 +102,7 @@ pub(crate) fn plan(subject: &Subject<'_>, observed: &Observed, building: bool, n
         for secret in wanted(subject, Some(spec)) {
             if ours(observed, &secret.name) && !secret.missing(observed).is_empty() {
                 let Wanted { name, keys, fixed } = secret;
-                let owned = spec.deletes_data();
+                let owned = deletes_all(observed, spec);
                 draft.push(Action::GeneratePasswords {
                     secret: name,
                     keys,
@@ -131,10 +131,17 @@ fn store_access(subject: &Subject<'_>, observed: &Observed, spec: &ValidatedClus
     }
 }
 
-/// Secrets without which kept data is useless are deleted with the cluster only if the data is, as the policy says now.
+/// Whether nothing is left of the data when the cluster is deleted. The claims of instances that went when `replicas` was
+/// lowered stay under either policy, and are of no use without the passwords and the CA.
+fn deletes_all(observed: &Observed, spec: &ValidatedCluster) -> bool {
+    let stays = |instance: &InstanceObserved| instance.ordinal >= spec.replicas && instance.claim.is_some();
+    spec.deletes_data() && !observed.instances.iter().any(stays)
+}
+
+/// Secrets without which kept data is useless are deleted with the cluster only if all of the data is, as the policy says now.
 fn ownership(subject: &Subject<'_>, observed: &Observed, spec: &ValidatedCluster, draft: &mut Draft) {
     let names = subject.names();
-    let owned = spec.deletes_data();
+    let owned = deletes_all(observed, spec);
     let kept = wanted(subject, Some(spec)).into_iter().map(|secret| secret.name);
     for secret in kept.chain([names.ca_secret()]) {
         let key = ObjectKey {
@@ -173,7 +180,7 @@ fn certificates(subject: &Subject<'_>, observed: &Observed, now: Timestamp, draf
         return;
     }
     let secrets = &observed.secrets;
-    let owned = subject.spec.is_ok_and(ValidatedCluster::deletes_data);
+    let owned = subject.spec.is_ok_and(|spec| deletes_all(observed, spec));
     let ca_ends = secrets
         .ca_expires
         .is_none_or(|expires| expires.duration_since(now) <= CA_RENEWAL);

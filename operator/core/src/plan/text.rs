@@ -18,7 +18,22 @@ pub(crate) fn mysqld_not_running(seen: Seen<'_>) -> String {
     }
 }
 
-const fn state_of(mysqld: Mysqld) -> &'static str {
+/// What is waited for until mysqld of an instance answers, as the end of "… waits for ".
+pub(crate) fn to_run(seen: Seen<'_>) -> String {
+    let what = match seen.report.mysqld {
+        Mysqld::Cloning => "the end of its clone",
+        Mysqld::Initialising => "its data directory to be made",
+        Mysqld::Starting | Mysqld::Running | Mysqld::Down | Mysqld::Failed => "its mysqld to start",
+    };
+    if seen.report.message.is_empty() {
+        what.to_owned()
+    } else {
+        format!("{what} ({})", seen.report.message)
+    }
+}
+
+/// "is starting"
+pub(crate) const fn state_of(mysqld: Mysqld) -> &'static str {
     match mysqld {
         Mysqld::Initialising => "is being initialised",
         Mysqld::Starting => "is starting",
@@ -116,6 +131,20 @@ pub(crate) fn closed_on_request(view: &View<'_>) -> String {
         "a person: {name}, the primary, is fenced on request; let it in again ({}), or make another one the primary ({})",
         command(view, "unfence", &name),
         command(view, "promote", "ANOTHER")
+    )
+}
+
+/// "1 acknowledgement", "2 acknowledgements"
+pub(crate) fn acknowledgements(count: u32) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} acknowledgement{plural}")
+}
+
+/// Why nothing is done on request with an instance that a person keeps out.
+pub(crate) fn kept_out(view: &View<'_>, name: &InstanceName) -> String {
+    format!(
+        "{name} is fenced on request: let it in first ({})",
+        command(view, "unfence", &name.0)
     )
 }
 

@@ -203,14 +203,17 @@ fn degraded(analysis: &Analysis) -> Said {
 }
 
 fn progressing(analysis: &Analysis, plan: &Plan, phase: Phase) -> Said {
-    let joining = analysis.of(ProblemCode::InstanceJoining).next().is_some();
+    let joining: Vec<_> = analysis
+        .of(ProblemCode::InstanceJoining)
+        .map(|problem| problem.message.clone())
+        .collect();
     let (status, reason) = match phase {
         Phase::Creating => ("True", "Creating"),
         Phase::Updating => ("True", "Updating"),
         Phase::FailingOver => ("True", "FailingOver"),
         Phase::SwitchingOver => ("True", "SwitchingOver"),
         Phase::Blocked => ("False", "Blocked"),
-        Phase::Running if joining => ("True", "Joining"),
+        Phase::Running if !joining.is_empty() => ("True", "Joining"),
         Phase::Running if plan.waiting.iter().any(|wait| wait.lasting) => ("False", "Waiting"),
         Phase::Running => ("False", "UpToDate"),
     };
@@ -224,7 +227,7 @@ fn progressing(analysis: &Analysis, plan: &Plan, phase: Phase) -> Said {
         type_: "Progressing",
         status,
         reason: reason.to_owned(),
-        message: waits.join("; "),
+        message: if waits.is_empty() { joining } else { waits }.join("; "),
     }
 }
 

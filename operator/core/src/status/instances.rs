@@ -39,7 +39,7 @@ fn one(instance: &InstanceObserved, view: Option<&View<'_>>, previous: &MySQLClu
         incarnation: said(report.map(|r| &r.incarnation.0), before.map(|b| &b.incarnation)),
         version: said(report.map(|r| &r.version), before.map(|b| &b.version)),
         node: instance.pod.as_ref().and_then(|pod| pod.node.clone()),
-        ready: view.is_some_and(|view| ready(view, instance, before.is_some_and(|before| before.ready))),
+        ready: view.is_some_and(|view| plan::serves(view, instance)),
         unreachable_since: unreachable_since(view, instance, before),
         errant: view.and_then(|view| errant(view, instance)),
         behind_seconds: view
@@ -74,15 +74,4 @@ fn holds(view: &View<'_>, instance: &InstanceObserved) -> Option<String> {
     let seen = Seen { instance, report };
     let electing = matches!(view.rules.phase, Phase::Electing { .. }) && view.rules.primary.is_some();
     (electing && view.held(seen)).then(|| report.set().to_string())
-}
-
-/// It may serve reads; of one that is not heard for a moment, what was true before.
-fn ready(view: &View<'_>, instance: &InstanceObserved, before: bool) -> bool {
-    match instance.report() {
-        Some(report) => {
-            let seen = Seen { instance, report };
-            view.is_open(seen) || plan::serves_reads(view, seen)
-        }
-        None => before && View::silent_since(instance).is_some_and(|since| view.age(since) < view.timing.unroute),
-    }
 }

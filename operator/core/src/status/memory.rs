@@ -9,7 +9,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use mainstay_api::MySQLClusterStatus;
 use mainstay_api::status as api;
 
-use super::people;
+use super::{people, problems};
+use crate::analyse::ProblemCode;
 use crate::rules::{Incarnation, InstanceName, MemberId, Memory, OperatorId, Phase, PrimaryRef, Rebuild, Rules};
 
 /// Why the memory cannot be read.
@@ -120,6 +121,7 @@ fn read_rebuild(rebuild: &api::Rebuild) -> (InstanceName, Rebuild) {
         donor: member_id(&rebuild.donor),
         at: rebuild.at.0,
         reason: rebuild.reason.clone(),
+        ended: rebuild.ended.as_ref().map(|ended| ended.0),
     };
     (InstanceName(rebuild.instance.clone()), value)
 }
@@ -172,6 +174,7 @@ pub fn record(previous: &MySQLClusterStatus, rules: &Rules) -> MySQLClusterStatu
     MySQLClusterStatus {
         phase,
         health,
+        problems: problems(previous, rules),
         epoch: Some(signed(rules.epoch)),
         owner: Some(rules.owner.0.clone()),
         election: Some(election(rules)),
@@ -191,6 +194,19 @@ pub fn record(previous: &MySQLClusterStatus, rules: &Rules) -> MySQLClusterStatu
         data_loss: rules.data_loss.as_ref().map(people::loss),
         last_change: rules.last_change.as_ref().map(people::change),
         ..previous.clone()
+    }
+}
+
+/// What an election is told as until it is looked at: the others stay.
+fn problems(previous: &MySQLClusterStatus, rules: &Rules) -> Vec<api::ProblemStatus> {
+    match (&rules.phase, &rules.primary) {
+        (Phase::Electing { preferred: Some(id) }, Some(primary))
+            if id == &primary.id && rules.keeps_out(&id.instance) =>
+        {
+            problems::with(previous, ProblemCode::PrimaryFenced, Some(id.instance.0.clone()))
+        }
+        (Phase::Electing { .. }, Some(_)) => problems::with(previous, ProblemCode::ElectionInProgress, None),
+        (Phase::Open, _) | (Phase::Electing { .. }, None) => previous.problems.clone(),
     }
 }
 
@@ -231,6 +247,7 @@ fn rebuilds(rebuilds: &BTreeMap<InstanceName, Rebuild>) -> Vec<api::Rebuild> {
         donor: member(&rebuild.donor),
         at: MicroTime(rebuild.at),
         reason: rebuild.reason.clone(),
+        ended: rebuild.ended.map(MicroTime),
     };
     rebuilds.iter().map(write).collect()
 }

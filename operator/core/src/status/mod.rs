@@ -9,6 +9,7 @@ mod instances;
 mod memory;
 mod news;
 mod people;
+mod problems;
 mod recovery;
 
 use jiff::Timestamp;
@@ -25,10 +26,10 @@ use crate::plan::{self, Plan};
 use crate::progress::Stage;
 use crate::rules::{Change, Phase, Rules};
 use crate::subject::Subject;
-use crate::view::View;
+use crate::view::{Seen, View};
 
 pub use memory::{memory, record};
-pub use news::{News, described, named, news, parts, seconds};
+pub use news::{News, described, found, lasted, named, news, parts, seconds};
 pub use people::told;
 
 /// Whether writes are accepted, as far as this pass can tell.
@@ -61,7 +62,10 @@ pub fn status(
     let instances = instances::all(subject, observed, view.as_ref(), previous);
     let ready = instances.iter().filter(|instance| instance.ready).count();
     let wanted = subject.replicas(observed);
-    let rolling = plan::is_rolling(subject, observed) || changes_template(plan);
+    let complete = view.as_ref().is_some_and(|view| is_complete(view, wanted));
+    let outdated = plan::is_rolling(subject, observed) || changes_template(plan);
+    // The last one of a roll has no pod of the older template any more, and is not back yet.
+    let rolling = outdated || (previous.phase == Some(ApiPhase::Updating) && !complete);
     let never_built = subject.built_replicas(observed).is_none();
     let phase = phase(view.as_ref(), analysis, serving, rolling, never_built);
     let mut status = match &view {
@@ -89,7 +93,8 @@ pub fn status(
     status.conditions = conditions::all(subject, analysis, plan, phase, serving, previous, now);
     let changes = conditions::archive_changes(&previous.conditions, &status.conditions);
     let archive = view.as_ref().and_then(|view| archive::point(view, changes));
-    status.health = health(analysis, serving, usize::try_from(wanted) == Ok(ready), previous);
+    status.health = health(analysis, serving, complete, previous);
+    status.problems = problems::all(view.as_ref(), analysis, serving, previous);
     status.instances = instances;
     status.backup = backup(subject, observed, archive.as_ref(), previous, now);
     status.recovery = recovery::recovery(subject, observed, analysis, previous);
@@ -113,6 +118,13 @@ fn backup(
     (summary != BackupSummary::default()).then(|| Box::new(summary))
 }
 
+/// Every wanted instance serves.
+fn is_complete(view: &View<'_>, wanted: u32) -> bool {
+    let instances = view.observed.instances.iter().filter(|instance| view.wanted(instance));
+    let serving = instances.filter(|instance| plan::serves(view, instance)).count();
+    usize::try_from(wanted) == Ok(serving)
+}
+
 /// A primary is being replaced, and not for long: a write of status would delay it. What the record of the election says
 /// is enough for a moment.
 fn in_haste(view: &View<'_>) -> bool {
@@ -128,10 +140,17 @@ fn in_haste(view: &View<'_>) -> bool {
     busy && view.age(view.rules.phase_since) < view.timing.tell
 }
 
-/// Notes when the new primary was first seen to accept writes, and what became of a request.
+/// Notes when the new primary was first seen to accept writes, when a rebuilt instance was first seen as a member again, and
+/// what became of a request.
 fn seen_open(view: &View<'_>, serving: Serving) -> Rules {
     let mut rules = view.rules.clone();
     rules.request = plan::progressed(view);
+    for (name, rebuild) in rules.rebuilds.iter_mut().filter(|(_, rebuild)| rebuild.ended.is_none()) {
+        let back = |seen: Seen<'_>| &seen.instance.name == name && (view.is_member(seen) || view.is_primary(seen));
+        if view.heard().any(back) {
+            rebuild.ended = Some(plan::moment(view.now));
+        }
+    }
     if let (Some(change), Serving::Open) = (&rules.last_change, serving)
         && change.opened.is_none()
     {

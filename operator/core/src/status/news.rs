@@ -3,6 +3,9 @@
 use mainstay_api::MySQLClusterStatus;
 use mainstay_api::status::{ChangeKind, LastChange, Phases, RecoveryPhase, RecoveryStatus, Request, RequestResult};
 
+use super::problems;
+use crate::analyse::{Analysis, Problem, ProblemCode};
+
 /// Something that became known with a write of status.
 #[derive(Clone, Debug, PartialEq)]
 pub enum News {
@@ -12,6 +15,8 @@ pub enum News {
     Answered(Request),
     /// The first data were recovered, or cannot be.
     Recovery(RecoveryStatus),
+    /// Something is wrong that was not before.
+    Found(Problem),
 }
 
 impl News {
@@ -22,6 +27,7 @@ impl News {
             Self::Changed(_) => false,
             Self::Answered(request) => matches!(request.result, RequestResult::Refused | RequestResult::Failed),
             Self::Recovery(recovery) => recovery.phase == RecoveryPhase::Failed,
+            Self::Found(_) => true,
         }
     }
 
@@ -39,6 +45,7 @@ impl News {
                 RecoveryPhase::Failed => "RecoveryFailed",
                 RecoveryPhase::Running | RecoveryPhase::Done => "Recovered",
             },
+            Self::Found(problem) => problem.code.kind().name,
         }
     }
 
@@ -57,6 +64,7 @@ impl News {
                 format!("{verb}{}: {}", about.unwrap_or_default(), request.message)
             }
             Self::Recovery(recovery) => recovered(recovery),
+            Self::Found(problem) => problem.text(),
         }
     }
 }
@@ -89,6 +97,36 @@ pub fn news(previous: &MySQLClusterStatus, next: &MySQLClusterStatus) -> Vec<New
     news
 }
 
+/// The problems that `next` has and `previous` has not, each once for its instance, as `analysis` found them. Without those that
+/// pass or have an event of their own.
+#[must_use]
+pub fn found(previous: &MySQLClusterStatus, next: &MySQLClusterStatus, analysis: &Analysis) -> Vec<News> {
+    let is_new = |problem: &&Problem| {
+        let new = problems::contains(&next.problems, problem) && !problems::contains(&previous.problems, problem);
+        new && !passes(problem.code)
+    };
+    let problems = analysis.problems.iter().filter(is_new);
+    problems.cloned().map(News::Found).collect()
+}
+
+/// It passes by itself as a rule, or what leads to it is told in an event: that a primary was lost, a pod deleted, or
+/// that a recovery or a backup failed.
+pub(super) const fn passes(code: ProblemCode) -> bool {
+    matches!(
+        code,
+        ProblemCode::PrimaryLost
+            | ProblemCode::ElectionInProgress
+            | ProblemCode::PrimaryFenced
+            | ProblemCode::RecoveryFailed
+            | ProblemCode::FirstPrimaryPending
+            | ProblemCode::InstanceFenced
+            | ProblemCode::InstanceJoining
+            | ProblemCode::InstanceMissing
+            | ProblemCode::InstanceNotReady
+            | ProblemCode::BackupFailed
+    )
+}
+
 /// "switchover shop-0 → shop-1: 0.19 s without writes (fence 0.01, catch up 0.05, …)"
 fn changed(change: &LastChange) -> String {
     let what = described(change.kind, change.from.as_deref(), &change.to);
@@ -97,7 +135,18 @@ fn changed(change: &LastChange) -> String {
         .phases
         .map(|phases| format!(" ({})", parts(&phases)))
         .unwrap_or_default();
-    format!("{what}: {} s without writes{parts}", seconds(blocked))
+    format!("{what}: {}{parts}", lasted(change.kind, blocked))
+}
+
+/// How long a change took, from milliseconds: of a failover it is not known since when no writes were accepted, only since when
+/// that was seen.
+#[must_use]
+pub fn lasted(kind: ChangeKind, ms: i64) -> String {
+    let seconds = seconds(ms);
+    match kind {
+        ChangeKind::Failover => format!("{seconds} s from its detection to writes"),
+        ChangeKind::Bootstrap | ChangeKind::Switchover => format!("{seconds} s without writes"),
+    }
 }
 
 /// A change of primary in the same words wherever it is told: "failover shop-0 → shop-1".
@@ -107,9 +156,8 @@ pub fn described(kind: ChangeKind, from: Option<&str>, to: &str) -> String {
         (ChangeKind::Bootstrap, _) => format!("first primary {to}"),
         // It answered before another one could win.
         (ChangeKind::Failover, Some(from)) if from == to => format!("{to} was elected again"),
-        (ChangeKind::Switchover, Some(from)) if from == to => {
-            format!("{to} was elected again, the switchover was given up")
-        }
+        // It was closed for a switchover that was given up, or by a fence.
+        (ChangeKind::Switchover, Some(from)) if from == to => format!("{to} was opened again"),
         (ChangeKind::Failover, Some(from)) => format!("failover {from} → {to}"),
         (ChangeKind::Switchover, Some(from)) => format!("switchover {from} → {to}"),
         (ChangeKind::Failover, None) => format!("failover to {to}"),

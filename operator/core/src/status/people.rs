@@ -37,6 +37,12 @@ pub fn told(status: Option<&MySQLClusterStatus>) -> Told {
             .flat_map(|status| &status.instances)
             .filter_map(behind)
             .collect(),
+        ready: status
+            .into_iter()
+            .flat_map(|status| &status.instances)
+            .filter(|instance| instance.ready)
+            .map(|instance| InstanceName(instance.name.clone()))
+            .collect(),
     }
 }
 

@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
-use crate::states::{Instance, State, electing, fresh, healthy, id, members_but, name, now, uuid};
+use crate::states::{Instance, State, electing, fresh, healthy, id, members_but, name, now, subject, uuid};
 use crate::world::World;
 use jiff::SignedDuration;
 use mainstay_api::cluster::DeletionPolicy;
 use mainstay_core::action::Action;
+use mainstay_core::analyse::{Problem, ProblemCode, analyse};
 use mainstay_core::names::ANNOTATION_MISSING;
-use mainstay_core::observed::{InstanceObserved, Mysqld, ObjectKey, ObjectKind, ObjectView, Observed, Warning};
-use mainstay_core::rules::{Change, ChangeKind, Phase, Phases};
+use mainstay_core::observed::{InstanceObserved, Mysqld, ObjectKey, ObjectKind, ObjectView, Observed, Reach, Warning};
+use mainstay_core::rules::{Change, ChangeKind, InstanceName, Phase, Phases};
 use serde_json::json;
 
 const MINUTE: Duration = Duration::from_mins(1);
@@ -104,6 +105,11 @@ fn passwords_are_never_made_anew_under_data() {
             .for_what
             .contains("shop-system lacks manager, replication, clone, monitor")
     );
+    // A person may have made it anew without its labels.
+    let told = analyse(&subject(), &observed, now());
+    let told: Vec<_> = told.of(ProblemCode::SecretIncomplete).map(Problem::text).collect();
+    let label = "kubectl label secret shop-system -n prod app.kubernetes.io/managed-by=mainstay mysql.mainstay.dev/cluster=shop";
+    assert!(matches!(told.as_slice(), [told] if told.contains(label)), "{told:?}");
     // What is composed of them is.
     let mut observed = world.observe(0);
     observed
@@ -134,8 +140,9 @@ fn secrets_follow_the_deletion_policy() {
         };
         observed.objects.insert(key, view);
     };
-    let changes = |world: &World, owners: &serde_json::Value| -> Vec<(String, bool)> {
+    let changes = |world: &World, owners: &serde_json::Value, left: Option<&InstanceObserved>| -> Vec<(String, bool)> {
         let mut observed = world.observe(0);
+        observed.instances.extend(left.cloned());
         for name in ["shop-system", "shop-root", "shop-ca", "shop-server-tls"] {
             secret(&mut observed, name, owners.clone());
         }
@@ -148,11 +155,33 @@ fn secrets_follow_the_deletion_policy() {
     };
     let (nobody, cluster) = (json!([]), json!([{"uid": "uid-shop", "controller": true}]));
     let all = |owned| ["shop-system", "shop-root", "shop-ca"].map(|name| (name.to_owned(), owned));
-    assert_eq!(changes(&world, &nobody), []);
-    assert_eq!(changes(&world, &cluster), all(false), "kept data needs its passwords");
+    assert_eq!(changes(&world, &nobody, None), []);
+    assert_eq!(
+        changes(&world, &cluster, None),
+        all(false),
+        "kept data needs its passwords"
+    );
     world.change_spec(|cluster| cluster.spec.deletion_policy = Some(DeletionPolicy::Delete));
-    assert_eq!(changes(&world, &cluster), []);
-    assert_eq!(changes(&world, &nobody), all(true), "deleted data leaves no passwords");
+    assert_eq!(changes(&world, &cluster, None), []);
+    assert_eq!(
+        changes(&world, &nobody, None),
+        all(true),
+        "deleted data leaves no passwords"
+    );
+    // The claims of those that are not declared any more stay, whatever the policy is.
+    let left = InstanceObserved {
+        name: InstanceName("shop-3".to_owned()),
+        ordinal: 3,
+        pod: None,
+        reach: Reach::Unknown {
+            since: now(),
+            reason: "no pod".to_owned(),
+        },
+        ..world.observe(0).instances[2].clone()
+    };
+    let left = Some(left);
+    assert_eq!(changes(&world, &cluster, left.as_ref()), all(false));
+    assert_eq!(changes(&world, &nobody, left.as_ref()), []);
 }
 
 #[test]
@@ -421,6 +450,7 @@ fn f27_a_stateful_set_is_reminded_once_of_a_pod_that_it_does_not_make() {
     let mut explained = late;
     explained.observed.warnings.push(Warning {
         about: "StatefulSet/shop".to_owned(),
+        uid: None,
         reason: "FailedCreate".to_owned(),
         message: "exceeded quota".to_owned(),
         at: now(),

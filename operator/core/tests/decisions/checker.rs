@@ -495,6 +495,7 @@ fn invariant_9_no_data_directory_that_counts_is_given_up() {
                 donor: id(1),
                 at: now(),
                 reason: String::new(),
+                ended: None,
             };
             rules.rebuilds.insert(name(ordinal), rebuild);
         })

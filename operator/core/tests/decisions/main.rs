@@ -24,6 +24,7 @@ mod counterexamples;
 mod documentation;
 mod faults;
 mod modelled;
+mod problems;
 mod requests;
 mod rules;
 mod states;

@@ -32,6 +32,7 @@ fn rebuilt(state: State, ordinal: usize, seconds: i64) -> State {
             donor: id(1),
             at: now() - jiff::SignedDuration::from_secs(seconds),
             reason: "it was errant".to_owned(),
+            ended: None,
         };
         rules.rebuilds.insert(id(ordinal).instance, rebuild);
     })
@@ -56,7 +57,7 @@ fn a_clone_that_failed_is_tried_again() {
     // An instance whose server does not start is another matter: its data is looked at first.
     waits(
         &alone.with(2, |i| i.reborn().mysqld(Mysqld::Failed)),
-        "mysqld of shop-2",
+        "shop-2 waits for its mysqld to start",
     );
 }
 

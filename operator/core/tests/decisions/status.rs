@@ -25,8 +25,9 @@ use rstest::rstest;
 use serde_json::json;
 
 /// The status of a state, written over another one.
-fn written(state: &State, previous: &MySQLClusterStatus, problems: &[SpecProblem]) -> MySQLClusterStatus {
-    let observed = state.observation();
+pub(crate) fn written(state: &State, previous: &MySQLClusterStatus, problems: &[SpecProblem]) -> MySQLClusterStatus {
+    let mut observed = state.observation();
+    observed.told.ready = told(Some(previous)).ready;
     let subject = Subject {
         spec: Err(problems),
         ..subject()
@@ -36,11 +37,11 @@ fn written(state: &State, previous: &MySQLClusterStatus, problems: &[SpecProblem
     status(&subject, &observed, &analysis, &plan, previous, now())
 }
 
-fn fresh_status(state: &State) -> MySQLClusterStatus {
+pub(crate) fn fresh_status(state: &State) -> MySQLClusterStatus {
     written(state, &MySQLClusterStatus::default(), &[])
 }
 
-fn condition<'a>(status: &'a MySQLClusterStatus, type_: &str) -> &'a Condition {
+pub(crate) fn condition<'a>(status: &'a MySQLClusterStatus, type_: &str) -> &'a Condition {
     status
         .conditions
         .iter()
@@ -49,7 +50,7 @@ fn condition<'a>(status: &'a MySQLClusterStatus, type_: &str) -> &'a Condition {
 }
 
 #[track_caller]
-fn says(status: &MySQLClusterStatus, type_: &str, value: &str, reason: &str, words: &[&str]) {
+pub(crate) fn says(status: &MySQLClusterStatus, type_: &str, value: &str, reason: &str, words: &[&str]) {
     let condition = condition(status, type_);
     assert_eq!(
         (condition.status.as_str(), condition.reason.as_str()),
@@ -139,6 +140,7 @@ fn any_rules(seed: u64) -> Rules {
         donor: id(1),
         at: any_moment(&mut random),
         reason: "why".to_owned(),
+        ended: random.chance(50).then(|| any_moment(&mut random)),
     };
     let began = any_moment(&mut random);
     Rules {
@@ -392,14 +394,14 @@ fn blocked_writes_are_told() {
         "WritesBlocked",
         "True",
         "WritesBlocked",
-        &["waits for 1 acknowledgements", "bring a replica back"],
+        &["waits for 1 acknowledgement", "bring a replica back"],
     );
     says(
         &status,
         "Available",
         "False",
         "WritesBlocked",
-        &["waits for 1 acknowledgements"],
+        &["waits for 1 acknowledgement"],
     );
     assert_eq!(status.health, Some(Health::Unavailable));
 }
@@ -604,11 +606,14 @@ fn a_bad_spec_of_a_cluster_that_was_never_built_blocks_it() {
         (Some(Shown::Blocked), Some(Health::Unavailable))
     );
     assert!(!condition(&status, "SpecAccepted").message.contains("last built"));
+    let pending = ["nothing is made before the spec can be accepted"];
+    says(&status, "Available", "False", "FirstPrimaryPending", &pending);
 }
 
-fn warning(about: &str, reason: &str, message: &str) -> Warning {
+pub(crate) fn warning(about: &str, reason: &str, message: &str) -> Warning {
     Warning {
         about: about.to_owned(),
+        uid: None,
         reason: reason.to_owned(),
         message: message.to_owned(),
         at: now(),
@@ -630,6 +635,11 @@ fn a_failing_stateful_set_is_explained() {
     let mut over = fresh(3);
     over.observed.warnings = quota.observed.warnings;
     says(&fresh_status(&over), "ResourcesReady", "True", "Ready", &[]);
+    // That another pod is missing now says nothing of the one that was.
+    let mut another = fresh(3).with(2, Instance::gone);
+    let failed = "create Pod shop-1 in StatefulSet shop failed error: the claim is being deleted";
+    another.observed.warnings = vec![warning("StatefulSet/shop", "FailedCreate", failed)];
+    says(&fresh_status(&another), "ResourcesReady", "True", "Ready", &[]);
 
     let trouble = |text: &'static str, node: bool| {
         fresh(3).with(1, |i| {
@@ -677,6 +687,14 @@ fn what_kubernetes_said_of_volumes_and_mounts_is_told() {
         "PodFailing",
         &["shop-1", "not found"],
     );
+    // Neither of a former pod, nor of what the kubelet does not find any more.
+    let ready = |state: &State| says(&fresh_status(state), "ResourcesReady", "True", "Ready", &[]);
+    let mut former = state.clone();
+    former.observed.warnings[0].uid = Some("a-former-pod".to_owned());
+    ready(&former);
+    former.observed.warnings[0].uid = Some("pod-1".to_owned());
+    former.observed.warnings[0].at = now() - SignedDuration::from_mins(4);
+    ready(&former);
     let mut state = fresh(3);
     state.observed.instances[1].claim.as_mut().unwrap().phase = "Pending".to_owned();
     state.observed.warnings = vec![warning(
@@ -819,6 +837,45 @@ fn a_lost_status_asks_for_what_is_missing() {
         &["hold data", "every instance answers"],
     );
     says(&status, "Progressing", "False", "Blocked", &["shop-1 to answer"]);
+    says(
+        &status,
+        "Available",
+        "False",
+        "StatusLost",
+        &["it waits for shop-1 to answer"],
+    );
+}
+
+/// `Progressing` is `False`, and nobody looks there.
+#[test]
+fn a_lost_status_says_what_a_person_can_do() {
+    let lost = |state: State, words: &[&str]| {
+        let status = fresh_status(&state.without_memory());
+        says(&status, "Available", "False", "StatusLost", words);
+    };
+    lost(
+        healthy(5).declared(3),
+        &[
+            "the claims data-shop-3, data-shop-4 exist beyond the 3 declared instances",
+            "kubectl scale mysqlcluster shop --replicas=5 -n prod",
+            "kubectl delete pvc data-shop-3 data-shop-4 -n prod",
+        ],
+    );
+    lost(
+        healthy(3).grown(5),
+        &[
+            "shop-3, shop-4 have empty volumes while others hold data",
+            "kubectl scale mysqlcluster shop --replicas=3 -n prod",
+            "kubectl delete pvc data-shop-3 data-shop-4 -n prod",
+        ],
+    );
+    // Nothing of it can be resumed: it is a new cluster beside claims that were left.
+    let left = fresh_status(&fresh(3).declared(1));
+    let words = [
+        "the claims data-shop-1, data-shop-2 exist",
+        "kubectl delete pvc data-shop-1 data-shop-2 -n prod",
+    ];
+    says(&left, "Available", "False", "FirstPrimaryPending", &words);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use mainstay_core::action::Endpoint;
 use mainstay_mysql::{Channel, Receiver, ReplicationSource, ServerState, Sessions};
 use secrecy::SecretString;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::{Context, Done, Outcome, Refusal, refusal};
 
@@ -13,6 +13,11 @@ use super::{Context, Done, Outcome, Refusal, refusal};
 const POLL: Duration = Duration::from_millis(20);
 /// How long sessions of clients may take to be ended: the rest does not depend on it.
 const CLIENTS: Duration = Duration::from_millis(500);
+/// How long the answer waits for the connection to the source: a winner is recorded when its followers are connected, so
+/// that nobody has to look a second time. One that takes longer is seen by the next sample.
+const CONNECTED: Duration = Duration::from_millis(100);
+/// Between two looks at the connection.
+const LOOK: Duration = Duration::from_millis(5);
 
 pub(super) async fn attach(context: &Context<'_>, source: &Endpoint) -> Outcome {
     let mysql = context.mysql;
@@ -50,29 +55,57 @@ pub(super) async fn attach(context: &Context<'_>, source: &Endpoint) -> Outcome 
         }
         Some(_) | None => {}
     }
+    follow_anew(context, &state, &source, password).await
+}
+
+/// It followed nobody, or another one, or cannot go on with what it has.
+async fn follow_anew(
+    context: &Context<'_>,
+    state: &ServerState,
+    source: &ReplicationSource,
+    password: &SecretString,
+) -> Outcome {
+    let mysql = context.mysql;
     if state.receives() {
         mysql.stop_receiver(context.left()).await?;
     }
     let was_primary = state.semi_sync.enabled;
     if was_primary {
-        step_down(context, &state).await?;
+        step_down(context, state).await?;
     }
     apply_everything(context).await?;
     let on_the_fly = |channel: &Channel| channel.auto_position && channel.applier_running;
     if state.channel.as_ref().is_some_and(on_the_fly) {
-        mysql.change_source(&source, context.left()).await?;
+        mysql.change_source(source, context.left()).await?;
     } else {
-        mysql.set_source(&source, context.left()).await?;
+        mysql.set_source(source, context.left()).await?;
         mysql.start_applier(context.left()).await?;
     }
-    welcome(context, &state).await?;
+    welcome(context, state).await?;
     mysql
         .start_receiver(context.shared.config.ordinal, password, context.left())
         .await?;
     if was_primary && let Err(error) = mysql.end_client_sessions(Sessions::Clients, CLIENTS).await {
         tracing::warn!(%error, "clients of the former primary may still be connected");
     }
+    connect(context).await?;
     Ok(Done::Applied)
+}
+
+/// Waits a moment for the receiver to be connected, or to say why it is not.
+async fn connect(context: &Context<'_>) -> Result<(), Refusal> {
+    let until = Instant::now() + CONNECTED.min(context.left());
+    loop {
+        let state = context.mysql.read_state().await?;
+        let connecting = state
+            .channel
+            .as_ref()
+            .is_some_and(|channel| channel.receiver == Receiver::Connecting && channel.receiver_error.is_none());
+        if !connecting || Instant::now() + LOOK > until {
+            return Ok(());
+        }
+        sleep(LOOK).await;
+    }
 }
 
 /// It follows this source already, or did before: the relay log stays, whatever is in it. (Only an applier that cannot go on
@@ -88,6 +121,7 @@ async fn resume(context: &Context<'_>, state: &ServerState, channel: &Channel, p
             .mysql
             .start_receiver(context.shared.config.ordinal, password, context.left())
             .await?;
+        connect(context).await?;
     }
     Ok(if receives && applies && !state.offline {
         Done::Already

@@ -9,6 +9,7 @@ mod mark;
 mod open;
 mod relogin;
 mod restart;
+mod set_right;
 #[cfg(test)]
 mod tests;
 

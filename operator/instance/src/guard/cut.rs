@@ -98,7 +98,7 @@ impl Watch {
         match step(verdict, standing) {
             Step::Stay => {
                 if verdict == Verdict::Connected && standing.clients == Clients::LetIn {
-                    self.sent_away = false;
+                    self.note(false);
                 }
             }
             // Signs of life that came while this process slept may not have been read yet.
@@ -126,9 +126,14 @@ impl Watch {
         }
     }
 
+    fn note(&mut self, sent_away: bool) {
+        self.sent_away = sent_away;
+        self.shared.keep_clients_out(sent_away);
+    }
+
     async fn kill(&mut self, why: String) {
         tracing::error!(why, "mysqld is killed");
-        self.sent_away = true;
+        self.note(true);
         self.server.kill(&why).await;
     }
 
@@ -173,7 +178,7 @@ impl Watch {
             Ok(_) => tracing::error!("nobody is heard: clients are kept out until this instance receives again"),
             Err(error) => tracing::warn!(%error, "clients may still be connected"),
         }
-        self.sent_away = true;
+        self.note(true);
         self.shared.expect_change();
     }
 
@@ -188,7 +193,7 @@ impl Watch {
         match self.shared.mysql.serve_clients(true, STATEMENT).await {
             Ok(()) => {
                 tracing::info!("this instance receives again: clients may come");
-                self.sent_away = false;
+                self.note(false);
                 self.shared.expect_change();
             }
             Err(error) => tracing::warn!(%error, "clients are still kept out"),

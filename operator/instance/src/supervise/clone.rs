@@ -18,7 +18,7 @@ use crate::disk;
 use crate::mysqld::{Server, chain};
 use crate::server::CloneOrder;
 use crate::shared::Shared;
-use crate::state::Stage;
+use crate::state::{Stage, StateError};
 
 impl Supervisor {
     /// Gives the former data directory up: from here on its incarnation is nobody's. Answers the order.
@@ -38,12 +38,17 @@ impl Supervisor {
                 Stage::Cloning
             };
         });
-        match write.await {
+        // The server of before must not be taken for one of the new life.
+        let accept = async {
+            write.await?;
+            self.shared.set_process(|process| {
+                process.phase = Mysqld::Cloning;
+                process.message = format!("cloning from {}", donor.host);
+            });
+            Ok::<_, StateError>(())
+        };
+        match self.shared.unobserved(accept).await {
             Ok(()) => {
-                self.shared.set_process(|process| {
-                    process.phase = Mysqld::Cloning;
-                    process.message = format!("cloning from {}", donor.host);
-                });
                 drop(done.send(Ok(())));
                 Some(Next::Clone(donor))
             }

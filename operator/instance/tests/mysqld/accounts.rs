@@ -383,3 +383,55 @@ async fn an_account_that_is_gone_from_the_replica_alone_comes_back_without_a_tra
     }
     cluster.cut().await;
 }
+
+/// What `root` can change by hand, and an acknowledgement or a client depends on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs the files of a MySQL image: MAINSTAY_TEST_MYSQL"]
+async fn variables_that_somebody_changed_are_set_right() {
+    const LOOKED_AT: &str = "SELECT CONCAT_WS(',', @@GLOBAL.sync_binlog, @@GLOBAL.innodb_flush_log_at_trx_commit, \
+                             @@GLOBAL.sync_relay_log, @@GLOBAL.rpl_semi_sync_replica_enabled, \
+                             @@GLOBAL.rpl_semi_sync_source_wait_point, @@GLOBAL.rpl_semi_sync_source_wait_no_replica, \
+                             @@GLOBAL.rpl_semi_sync_source_timeout, @@GLOBAL.rpl_semi_sync_source_enabled, \
+                             @@GLOBAL.rpl_semi_sync_source_wait_for_replica_count, @@GLOBAL.read_only, \
+                             @@GLOBAL.offline_mode)";
+    show_logs();
+    let mut cluster = Cluster::bootstrap(3).await;
+    make_table(&mut cluster, 0).await;
+    for (node, changes) in [
+        (
+            0,
+            [
+                "rpl_semi_sync_source_enabled=OFF",
+                "rpl_semi_sync_source_wait_for_replica_count=2",
+                "rpl_semi_sync_source_timeout=1000",
+                "rpl_semi_sync_source_wait_point=AFTER_COMMIT",
+                "sync_binlog=0",
+                "innodb_flush_log_at_trx_commit=2",
+                "read_only=ON",
+                "offline_mode=ON",
+            ]
+            .as_slice(),
+        ),
+        (
+            1,
+            [
+                "rpl_semi_sync_replica_enabled=OFF",
+                "sync_relay_log=10000",
+                "offline_mode=ON",
+            ]
+            .as_slice(),
+        ),
+    ] {
+        let before = cluster.nodes[node].text(LOOKED_AT).await;
+        for change in changes {
+            let mut inside = cluster.nodes[node].inside().await;
+            inside.query_drop(format!("SET GLOBAL {change}")).await.unwrap();
+            let began = Instant::now();
+            until(change, async || cluster.nodes[node].text(LOOKED_AT).await == before).await;
+            println!("{change}: set right within {:?}", began.elapsed());
+        }
+    }
+    insert(&cluster.nodes[0], 1).await.unwrap();
+    assert_eq!(cluster.nodes[0].report().await.restarts, 0);
+    cluster.cut().await;
+}

@@ -11,11 +11,15 @@ use crate::support::{Cluster, insert, make_table, rows, show_logs, until};
 
 /// A cluster whose first instance has a disk that can be made to stall or fail.
 async fn with_disk() -> (Cluster, Disk) {
+    with_disk_of(0).await
+}
+
+async fn with_disk_of(node: usize) -> (Cluster, Disk) {
     let mut cluster = Cluster::prepare(3);
     let directory = cluster.dir.path().to_owned();
-    let disk = Disk::below(&mut cluster.nodes[0].config.programs, &directory);
+    let disk = Disk::below(&mut cluster.nodes[node].config.programs, &directory);
     // Others write to the same disk.
-    cluster.nodes[0].config.timing.busy_disk = Duration::ZERO;
+    cluster.nodes[node].config.timing.busy_disk = Duration::ZERO;
     cluster.start_all().await;
     cluster.make_primary(0).await;
     make_table(&mut cluster, 0).await;
@@ -65,6 +69,31 @@ async fn rule_2c_a_frozen_mysqld_is_killed_and_starts_again_read_only() {
         !report.writable && report.restarts == 1 && report.message.is_empty(),
         "{report:#?}"
     );
+    cluster.cut().await;
+}
+
+/// A slow disk on every node made an election once in which all three servers were killed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs the files of a MySQL image: MAINSTAY_TEST_MYSQL"]
+async fn rule_2d_a_replica_that_waits_for_its_disk_is_not_deaf() {
+    show_logs();
+    let (mut cluster, disk) = with_disk_of(1).await;
+    disk.stall();
+    insert(&cluster.nodes[0], 1).await.unwrap();
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(5) {
+        let replication = cluster.nodes[1].report().await.replication;
+        assert!(
+            replication.receiver_running && replication.heard_within(Duration::from_secs(2)),
+            "{:?}: {replication:#?}",
+            began.elapsed()
+        );
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    disk.mend();
+    let set = cluster.nodes[0].report().await.executed;
+    cluster.nodes[1].wait_for(&set).await;
+    assert_eq!(rows(&cluster.nodes[1]).await, [1].into());
     cluster.cut().await;
 }
 

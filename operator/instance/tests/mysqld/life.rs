@@ -91,6 +91,25 @@ async fn an_initialisation_that_is_cut_short_begins_again() {
     node.cut().await;
 }
 
+/// A container that is killed leaves the lock of mysqld's socket in the pod's folder. In the next container its number may be
+/// that of a thread of the manager.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs the files of a MySQL image: MAINSTAY_TEST_MYSQL"]
+async fn a_lock_that_a_killed_container_left_does_not_keep_mysqld_from_starting() {
+    show_logs();
+    let mut cluster = Cluster::prepare(1);
+    let node = &mut cluster.nodes[0];
+    let socket = node.config.paths.socket();
+    std::fs::create_dir_all(socket.parent().unwrap()).unwrap();
+    let somebody = std::os::unix::process::parent_id();
+    std::fs::write(socket.with_extension("sock.lock"), format!("{somebody}\n")).unwrap();
+    std::fs::write(&socket, "").unwrap();
+    node.start().await;
+    let report = node.wait("it answers", |report| report.mysqld == Mysqld::Running).await;
+    assert_eq!(report.failures, 0, "{}", report.message);
+    node.cut().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs the files of a MySQL image: MAINSTAY_TEST_MYSQL"]
 async fn mysqld_is_started_again_in_place_read_only_and_detached() {

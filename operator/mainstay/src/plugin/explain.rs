@@ -9,7 +9,6 @@ use kube::ResourceExt as _;
 use mainstay_api::status::{DataLoss, ElectionPhase, InstanceStatus, Phase, Rebuild, Request, RequestResult, Role};
 use mainstay_api::{MySQLCluster, MySQLClusterStatus};
 use mainstay_core::GtidSet;
-use mainstay_core::analyse::PROBLEMS;
 
 use super::request::pending;
 use super::table::{self, age};
@@ -93,16 +92,10 @@ impl Subject<'_> {
             .map_or_else(|| "Pending".to_owned(), |phase| format!("{phase:?}"));
         let _ = writeln!(out, "{name} is {phase}{health}.");
         let Some(primary) = &status.primary else {
-            let _ = writeln!(
-                out,
-                "It has no primary yet: the first one is elected when every instance has answered."
-            );
+            let _ = writeln!(out, "{}", self.without_primary());
             return;
         };
-        let is = |type_: &str| {
-            self.condition(type_)
-                .is_some_and(|condition| condition.status == "True")
-        };
+        let is = |type_: &str| self.has(type_, "True");
         if self.electing() || !(is("Available") || is("WritesBlocked")) {
             return;
         }
@@ -122,6 +115,36 @@ impl Subject<'_> {
             primary.instance,
             since.unwrap_or_default()
         );
+    }
+
+    fn has(&self, type_: &str, status: &str) -> bool {
+        self.condition(type_)
+            .is_some_and(|condition| condition.status == status)
+    }
+
+    /// It is new: nothing else is wrong with it than what keeps its first instances from coming up.
+    fn is_new(&self) -> bool {
+        let pending = |condition: &Condition| condition.reason == "FirstPrimaryPending";
+        self.status.primary.is_none() && self.condition("Available").is_none_or(pending)
+    }
+
+    /// mysqld of an instance does not start.
+    fn fails(&self) -> bool {
+        self.condition("Degraded")
+            .is_some_and(|condition| condition.reason == "MysqldFailing")
+    }
+
+    /// Why none was ever recorded.
+    fn without_primary(&self) -> &'static str {
+        if !self.is_new() {
+            "No primary is recorded."
+        } else if self.has("SpecAccepted", "False") && self.status.phase == Some(Phase::Blocked) {
+            "It has no primary yet: its spec cannot be accepted, and nothing is made before."
+        } else if self.has("ResourcesReady", "False") || self.fails() {
+            "It has no primary yet: the first one is elected when every instance answers, and not every one comes up."
+        } else {
+            "It has no primary yet: the first one is elected when every instance has answered."
+        }
     }
 
     /// Why there is no primary, who is missing, and what a person can do.
@@ -227,10 +250,21 @@ impl Subject<'_> {
                 "\nThe newest change of the spec (generation {generation}) was not looked at yet. Is the operator running?"
             );
         }
-        for condition in wrong(&self.status.conditions) {
+        let mut conditions: Vec<_> = wrong(&self.status.conditions).collect();
+        if self.is_new() {
+            // What keeps it from coming up before what comes of that.
+            let causes = ["SpecAccepted", "ResourcesReady", "Degraded"];
+            conditions.sort_by_key(|condition| !causes.contains(&condition.type_.as_str()));
+        }
+        for condition in conditions {
             // Told above, and below, with more.
-            let told = self.electing() && ["Available", "Progressing"].contains(&condition.type_.as_str());
-            if told || condition.type_ == "Fenced" {
+            let told = match condition.type_.as_str() {
+                "Available" => self.electing() || self.is_new(),
+                "Progressing" => self.electing() && !self.is_new(),
+                "Fenced" => true,
+                _ => false,
+            };
+            if told {
                 continue;
             }
             let _ = writeln!(
@@ -242,17 +276,8 @@ impl Subject<'_> {
                 condition.reason
             );
             let message = condition.message.trim_end_matches('.');
-            let _ = writeln!(
-                out,
-                "  {}.",
-                if message.is_empty() {
-                    "No more is known"
-                } else {
-                    message
-                }
-            );
-            if let Some(predicate) = predicate(&condition.reason) {
-                let _ = writeln!(out, "  It ends when this is no longer so: {predicate}.");
+            if !message.is_empty() {
+                let _ = writeln!(out, "  {message}.");
             }
         }
         for (instance, errant) in self.errant() {
@@ -306,10 +331,15 @@ impl Subject<'_> {
             &request.verb
         };
         let about = request.instance.as_ref().map(|i| format!(" {i}")).unwrap_or_default();
-        let message = if request.message.is_empty() {
-            ".".to_owned()
-        } else {
-            format!(": {}.", request.message)
+        let silent = |name: &&String| {
+            let mut instances = self.status.instances.iter().filter(|i| &i.name == *name);
+            instances.any(|i| i.unreachable_since.is_some())
+        };
+        let waited_for = request.instance.as_ref().filter(silent);
+        let message = match (request.message.as_str(), request.result, waited_for) {
+            ("", RequestResult::Running, Some(name)) => format!(": {name} has to answer first."),
+            ("", _, _) => ".".to_owned(),
+            (message, _, _) => format!(": {message}."),
         };
         format!(
             "The last request, {verb}{about}, {}, {result}{message}",
@@ -332,11 +362,11 @@ impl Subject<'_> {
         )
     }
 
-    /// Rebuilds that are going on, or were a short time ago.
+    /// Rebuilds that are going on.
     fn rebuilds(&self, out: &mut String) {
         let unfinished = |rebuild: &&Rebuild| {
-            let instance = self.status.instances.iter().find(|i| i.name == rebuild.instance);
-            instance.is_some_and(|i| !i.ready || i.incarnation.as_ref() == Some(&rebuild.incarnation))
+            let exists = self.status.instances.iter().any(|i| i.name == rebuild.instance);
+            exists && rebuild.ended.is_none() && !self.is_fenced(&rebuild.instance)
         };
         for rebuild in self.status.rebuilds.iter().filter(unfinished) {
             let _ = writeln!(
@@ -355,15 +385,6 @@ impl Subject<'_> {
             let _ = writeln!(out, "\n{}.", table::last_change(&change(last), self.now));
         }
     }
-}
-
-/// When the problem of that name exists.
-fn predicate(reason: &str) -> Option<&'static str> {
-    let kinds = PROBLEMS.iter().map(|code| code.kind());
-    kinds
-        .filter(|kind| kind.name == reason)
-        .map(|kind| kind.predicate)
-        .next()
 }
 
 /// What an instance is to the failover rules.

@@ -86,8 +86,8 @@ fn commits_that_wait_an_errant_replica_and_a_former_loss() {
             {"name": "shop-2", "node": "node-3", "ready": false, "errant": "3e11fa47-71ca-11e1-9e33-c80aa9429563:1"},
         ],
         "conditions": [
-            condition("Available", "False", "WritesBlocked", "a commit waits for 1 acknowledgements"),
-            condition("WritesBlocked", "True", "WritesBlocked", "a commit waits for 1 acknowledgements, and 0 of 1 members receive from shop-1 (shop-0 cannot be reached; shop-2 is no member); commits wait and are not lost; bring a replica back"),
+            condition("Available", "False", "WritesBlocked", "a commit waits for 1 acknowledgement"),
+            condition("WritesBlocked", "True", "WritesBlocked", "a commit waits for 1 acknowledgement, and 0 of 1 members receive from shop-1 (shop-0 cannot be reached; shop-2 is no member); commits wait and are not lost; bring a replica back"),
         ],
     }))));
 }
@@ -98,11 +98,11 @@ fn a_primary_that_was_elected_again_is_no_change_to_itself() {
     for (kind, expected) in [
         (
             "failover",
-            "Last change of primary: shop-1 was elected again, 12d ago, 0.19 s without writes.",
+            "Last change of primary: shop-1 was elected again, 12d ago, 0.19 s from its detection to writes.",
         ),
         (
             "switchover",
-            "Last change of primary: shop-1 was elected again, the switchover was given up, 12d ago, 0.19 s without writes.",
+            "Last change of primary: shop-1 was opened again, 12d ago, 0.19 s without writes.",
         ),
     ] {
         let text = page(&cluster(json!({
@@ -111,6 +111,99 @@ fn a_primary_that_was_elected_again_is_no_change_to_itself() {
         })));
         assert!(text.contains(expected), "{text}");
     }
+}
+
+/// What `status` holds of one that came back long ago, or is looked at, is history.
+#[test]
+fn a_rebuild_is_told_while_it_goes_on() {
+    let rebuilt = |ended: Option<&str>, fences: serde_json::Value| {
+        page(&cluster(json!({
+            "fences": fences,
+            "rebuilds": [{"instance": "shop-2", "incarnation": "old", "donor": {"instance": "shop-0", "incarnation": "a"},
+                "at": "2026-11-29T11:53:00.000000Z", "reason": "shop-2 is to be rebuilt on request", "ended": ended}],
+            "instances": [
+                {"name": "shop-0", "role": "replica", "ready": true},
+                {"name": "shop-1", "role": "primary", "ready": true},
+                {"name": "shop-2", "ready": false, "incarnation": "new"},
+            ],
+        })))
+    };
+    let told = "shop-2 is rebuilt as a clone of shop-0 since 2026-11-29T11:53:00Z (7m).";
+    let going_on = rebuilt(None, json!([]));
+    assert!(going_on.contains(told), "{going_on}");
+    let ended = rebuilt(Some("2026-11-29T11:53:09.000000Z"), json!([]));
+    assert!(!ended.contains("is rebuilt"), "{ended}");
+    let fenced = rebuilt(
+        None,
+        json!([{"instance": "shop-2", "since": "2026-11-29T11:59:00.000000Z"}]),
+    );
+    assert!(!fenced.contains("is rebuilt"), "{fenced}");
+}
+
+fn new(status: serde_json::Value) -> String {
+    let mut new = cluster(status);
+    let status = new.status.as_mut().unwrap();
+    (status.primary, status.last_change, status.election) = (None, None, None);
+    page(&new)
+}
+
+#[test]
+fn a_new_cluster_that_cannot_come_up_tells_the_cause_first() {
+    let pending = condition(
+        "Available",
+        "False",
+        "FirstPrimaryPending",
+        "nothing is made before the spec can be accepted",
+    );
+    let refused = condition(
+        "SpecAccepted",
+        "False",
+        "SpecInvalid",
+        "spec.config.server_id: is Mainstay's; correct the field; nothing is made before",
+    );
+    let text = new(json!({"phase": "Blocked", "health": "Unavailable", "conditions": [pending, refused]}));
+    assert_eq!(
+        text,
+        "shop is Blocked, Unavailable.\n\
+         It has no primary yet: its spec cannot be accepted, and nothing is made before.\n\n\
+         SpecAccepted is False since 2026-11-29T11:51:00Z (9m) (SpecInvalid).\n  \
+         spec.config.server_id: is Mainstay's; correct the field; nothing is made before.\n"
+    );
+    let waits = condition(
+        "Progressing",
+        "True",
+        "Creating",
+        "first election waits for shop-0 to answer",
+    );
+    let pulled = condition(
+        "ResourcesReady",
+        "False",
+        "ImageNotPulled",
+        "shop-0: mysql: ImagePullBackOff; correct spec.image or spec.imagePullSecrets",
+    );
+    let text = new(json!({"phase": "Creating", "health": "Unavailable", "conditions": [pending, waits, pulled]}));
+    let (first, second) = (
+        text.find("ResourcesReady is").unwrap(),
+        text.find("Progressing is").unwrap(),
+    );
+    assert!(first < second && text.contains("not every one comes up"), "{text}");
+    assert!(!text.contains("Available is"), "{text}");
+}
+
+#[test]
+fn a_fence_that_waits_says_for_whom() {
+    let request = json!({"id": "r1", "verb": "fence", "instance": "shop-2", "result": "running", "message": "",
+        "at": "2026-11-29T11:59:50.000000Z"});
+    let mut waiting = waiting();
+    let status = waiting.status.as_mut().unwrap();
+    status.request = Some(serde_json::from_value(request).unwrap());
+    assert!(page(&waiting).contains("is being carried out."));
+    waiting.status.as_mut().unwrap().request.as_mut().unwrap().instance = Some("shop-0".to_owned());
+    let text = page(&waiting);
+    assert!(
+        text.contains("is being carried out: shop-0 has to answer first."),
+        "{text}"
+    );
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use jiff::{SignedDuration, Timestamp};
 use mainstay_api::backup_status::BackupReference;
 use mainstay_api::status::{ChangeKind, RecoveryPhase, RecoveryStatus, Role};
-use mainstay_core::status::{described, parts, seconds};
+use mainstay_core::status::{described, lasted, parts};
 
 use super::live::Disk;
 use super::view::{Acknowledgements, Acknowledges, Backups, Change, Lag, Problem, Recoverable, Row, View};
@@ -70,7 +70,7 @@ fn header(view: &View, style: Style) -> String {
         parts.push(epochs(epoch, view));
     }
     if view.primary.is_some() {
-        parts.push(can_acknowledge(view.acknowledgements));
+        parts.push(can_acknowledge(view.acknowledgements, view.instances.len()));
     } else if view.epoch.is_some() {
         parts.push(style.paint(RED, "no primary is open"));
     }
@@ -97,8 +97,11 @@ fn state(view: &View, style: Style) -> String {
     format!("{}, {}", view.phase, style.paint(colour, health))
 }
 
-fn can_acknowledge(acks: Acknowledgements) -> String {
+fn can_acknowledge(acks: Acknowledgements, instances: usize) -> String {
     match (acks.members, acks.connected) {
+        (0, _) if acks.needed == 0 && instances > 1 => {
+            "no replica may acknowledge yet: commits wait for nobody".to_owned()
+        }
         (0, _) if acks.needed == 0 => "single instance: commits wait for nobody".to_owned(),
         (members, Some(connected)) => format!("{connected} of {members} can acknowledge ({} needed)", acks.needed),
         (members, None) => format!("{members} may acknowledge ({} needed)", acks.needed),
@@ -146,7 +149,9 @@ fn cells(row: &Row, open: bool) -> [String; 6] {
     let unknown = || "?".to_owned();
     let role = match row.role {
         Some(Role::Primary) if open => "PRIMARY",
+        Some(Role::Primary) if row.fenced => "primary (fenced)",
         Some(Role::Primary) => "primary (closed)",
+        Some(Role::Replica) | None if row.fenced => "fenced",
         Some(Role::Replica) => "replica",
         None => "-",
     };
@@ -234,7 +239,7 @@ pub(crate) fn last_change(change: &Change, now: Timestamp) -> String {
     let what = described(change.kind, change.from.as_deref(), &change.to);
     let blocked = change
         .writes_blocked_ms
-        .map_or_else(String::new, |ms| format!(", {} s without writes", seconds(ms)));
+        .map_or_else(String::new, |ms| format!(", {}", lasted(change.kind, ms)));
     let parts = change.phases.as_ref().map(parts).filter(|parts| !parts.is_empty());
     let parts = parts.map_or_else(String::new, |parts| format!(" ({parts})"));
     format!("Last change of primary: {what}, {ago} ago{blocked}{parts}")
@@ -264,7 +269,12 @@ fn problem_lines(out: &mut String, problem: &Problem, now: Timestamp, style: Sty
     let since = problem
         .since
         .map_or_else(String::new, |since| format!(" for {}", age(since, now)));
-    let _ = writeln!(out, "{}{since}: {}", style.paint(YELLOW, &problem.what), problem.why);
+    let what = style.paint(YELLOW, &problem.what);
+    if problem.why.is_empty() {
+        let _ = writeln!(out, "{what}{since}");
+    } else {
+        let _ = writeln!(out, "{what}{since}: {}", problem.why);
+    }
     if let Some(remedy) = &problem.remedy {
         let _ = writeln!(out, "  What to do: {remedy}");
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use mainstay_api::MySQLCluster;
+use mainstay_core::status::seconds;
 use serde_json::json;
 
 use super::*;
@@ -186,6 +187,31 @@ fn while_a_primary_is_elected() {
     insta::assert_snapshot!(screen(&cluster, &answers));
 }
 
+/// The primary lists a replica that was detached for a moment longer.
+#[test]
+fn one_that_is_fenced_on_request_acknowledges_nothing() {
+    let mut answers = healthy();
+    answers.insert("shop-0".to_owned(), live(json!({"mysqld": "running"})));
+    let fenced = cluster(json!({"fences": [{"instance": "shop-0", "since": "2026-11-29T11:59:58.000000Z"}]}));
+    let text = screen(&fenced, &answers);
+    assert!(text.contains("1 of 2 can acknowledge (1 needed)"), "{text}");
+    assert!(text.contains("shop-0    fenced   node-1  detached  no"), "{text}");
+    let closed = cluster(json!({
+        "election": {"phase": "Electing"}, "fences": [{"instance": "shop-1", "since": "2026-11-29T11:59:58.000000Z"}],
+    }));
+    let text = screen(&closed, &answers);
+    assert!(text.contains("shop-1    primary (fenced)  node-2"), "{text}");
+}
+
+#[test]
+fn a_condition_without_a_message_ends_without_a_colon() {
+    let cluster = cluster(json!({"conditions": [
+        {"type": "Progressing", "status": "True", "reason": "Updating", "message": "", "lastTransitionTime": "2026-11-29T11:58:30Z"},
+    ]}));
+    let text = screen(&cluster, &healthy());
+    assert!(text.ends_with("Progressing=True (Updating) for 90s\n"), "{text}");
+}
+
 #[test]
 fn writes_that_stand_are_told_once() {
     let condition = |type_: &str, status: &str| {
@@ -221,6 +247,17 @@ fn single_instance() {
     insta::assert_snapshot!(render(&View::new(&cluster, &answers, &nodes), now(), Style::Plain));
 }
 
+/// After a promotion that gave the others up.
+#[test]
+fn a_primary_alone_among_several_is_no_single_instance() {
+    let cluster = cluster(json!({"members": [], "acksRequired": 0}));
+    let screen = screen(&cluster, &healthy());
+    assert!(
+        screen.contains("no replica may acknowledge yet: commits wait for nobody"),
+        "{screen}"
+    );
+}
+
 #[test]
 fn changes_of_primary() {
     let line = |kind, from: Option<&str>, writes_blocked_ms| {
@@ -244,7 +281,7 @@ fn changes_of_primary() {
         ),
         (
             line(ChangeKind::Failover, Some("shop-0"), Some(1500)),
-            "Last change of primary: failover shop-0 → shop-1, 0s ago, 1.50 s without writes",
+            "Last change of primary: failover shop-0 → shop-1, 0s ago, 1.50 s from its detection to writes",
         ),
         (
             line(ChangeKind::Failover, Some("shop-1"), None),
@@ -252,7 +289,7 @@ fn changes_of_primary() {
         ),
         (
             line(ChangeKind::Switchover, Some("shop-1"), None),
-            "Last change of primary: shop-1 was elected again, the switchover was given up, 0s ago",
+            "Last change of primary: shop-1 was opened again, 0s ago",
         ),
         (
             line(ChangeKind::Switchover, None, None),

@@ -73,6 +73,9 @@ pub(crate) struct Row {
     pub(crate) role: Option<Role>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) node: Option<String>,
+    /// A person keeps it out.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) fenced: bool,
     pub(crate) ready: bool,
     pub(crate) lag: Lag,
     pub(crate) acknowledges: Acknowledges,
@@ -200,7 +203,7 @@ impl View {
                 .as_ref()
                 .filter(|_| primary.is_some())
                 .map(|primary| primary.epoch),
-            acknowledgements: acknowledgements(status, connected),
+            acknowledgements: acknowledgements(status, connected, &lives),
             instances: rows(status, primary, connected, &lives, nodes),
             backups: backups(cluster, status, primary.and_then(|name| lives.get(name)).copied()),
             last_change: status.last_change.as_ref().map(change),
@@ -224,9 +227,17 @@ fn open_primary(status: &MySQLClusterStatus) -> Option<&str> {
         .map(|primary| primary.instance.as_str())
 }
 
-fn acknowledgements(status: &MySQLClusterStatus, connected: Option<&[String]>) -> Acknowledgements {
+fn acknowledgements(
+    status: &MySQLClusterStatus,
+    connected: Option<&[String]>,
+    lives: &BTreeMap<&str, &Live>,
+) -> Acknowledgements {
     Acknowledgements {
-        connected: connected.map(|names| status.members.iter().filter(|m| names.contains(&m.instance)).count()),
+        connected: connected.map(|names| {
+            let members = status.members.iter().filter(|member| names.contains(&member.instance));
+            let attached = members.filter(|member| !is_detached(lives.get(member.instance.as_str()).copied()));
+            attached.count()
+        }),
         members: status.members.len(),
         needed: status.acks_required.unwrap_or(0),
     }
@@ -255,6 +266,7 @@ fn rows(
             instance: instance.name.clone(),
             role: instance.role,
             node: instance.node.clone().or_else(|| nodes.get(&instance.name).cloned()),
+            fenced: status.fences.iter().any(|fence| fence.instance == instance.name),
             ready: instance.ready,
             lag: if is_primary && live.is_none_or(|live| live.mysqld == RUNNING) {
                 Lag::None
@@ -263,7 +275,8 @@ fn rows(
             },
             acknowledges: match connected {
                 _ if is_primary => Acknowledges::None,
-                _ if !member => Acknowledges::No,
+                // The primary may list it for a moment longer.
+                _ if !member || is_detached(live) => Acknowledges::No,
                 None => Acknowledges::Unknown,
                 Some(names) if names.contains(&instance.name) => Acknowledges::Yes,
                 Some(_) => Acknowledges::No,
@@ -303,6 +316,11 @@ fn backups(cluster: &MySQLCluster, status: &MySQLClusterStatus, primary: Option<
         last_verified: known.and_then(|backup| backup.last_verified.clone()),
         recoverable: recoverable(status, primary),
     })
+}
+
+/// It says that it follows nobody.
+fn is_detached(live: Option<&Live>) -> bool {
+    lag(live) == Lag::Detached
 }
 
 pub(crate) fn change(change: &LastChange) -> Change {

@@ -462,6 +462,7 @@ fn pod_view(ordinal: usize, ready: bool) -> PodView {
         phase: "Running".to_owned(),
         ready,
         deleting: false,
+        evicted: false,
         template: None,
         config_map: None,
         image: None,
@@ -477,6 +478,8 @@ fn claim_view() -> ClaimView {
         phase: "Bound".to_owned(),
         requested: None,
         capacity: None,
+        class: None,
+        node: None,
         deleting: false,
     }
 }

@@ -231,7 +231,7 @@ async fn shown(cluster: &Cluster) -> Result<()> {
     let header = lines.next().unwrap_or_default();
     let columns: Vec<&str> = header.split_whitespace().collect();
     ensure!(
-        columns == ["NAME", "PHASE", "HEALTH", "PRIMARY", "READY", "SPEC", "AGE"],
+        columns == ["NAME", "PHASE", "HEALTH", "PRIMARY", "READY", "WHY", "SPEC", "AGE"],
         "kubectl get shows {header}"
     );
     let row: Vec<&str> = lines.next().unwrap_or_default().split_whitespace().collect();

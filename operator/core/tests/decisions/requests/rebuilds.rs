@@ -68,6 +68,7 @@ fn a_person_who_asks_does_not_wait_for_the_limit_and_gets_one_rebuild() {
         donor: id(1),
         at,
         reason: String::new(),
+        ended: None,
     };
     let state = dropped(asked());
     let rebuilt = |at| {
@@ -96,11 +97,18 @@ fn a_rebuild_that_the_rules_forbid_is_refused_and_says_why() {
         "shop-0 is the primary: promote another instance first",
     );
     refused(
+        &healthy(1).asks(&asks(0)),
+        "shop-0 is the only instance: there is nobody to clone it from",
+    );
+    refused(
         &healthy(3).rules(fenced(2)).asks(&asks(2)),
-        "shop-2 is fenced on request",
+        "shop-2 is fenced on request: let it in first (kubectl mainstay unfence shop shop-2 -n prod)",
     );
     refused(&healthy(3).with(2, dead).asks(&asks(2)), "shop-2 cannot be reached");
     refused(&healthy(3).asks(&asks(7)), "there is no instance shop-7");
+    // It went when `replicas` was lowered, and its claim stays.
+    let left = healthy(1).grown(2).declared(1).with(1, Instance::gone);
+    refused(&left.asks(&asks(1)), "there is no instance shop-1; there is shop-0");
     refused(
         &healthy(3).with(2, |i| i.mysqld(Mysqld::Failed)).asks(&asks(2)),
         "deleting its claim and then its pod",
@@ -108,7 +116,7 @@ fn a_rebuild_that_the_rules_forbid_is_refused_and_says_why() {
     // The only one that can acknowledge.
     refused(
         &healthy(3).with(1, dead).asks(&asks(2)),
-        "shop-2 is needed: a commit waits for 1 acknowledgements, and 0 other members receive",
+        "shop-2 is needed: a commit waits for 1 acknowledgement, and 0 other members receive",
     );
     refused(&electing(3).asks(&asks(2)), "no primary is open");
     already(
@@ -145,6 +153,7 @@ fn a_clone_that_never_began_is_no_rebuild() {
             donor: id(1),
             at: now(),
             reason: "on request".to_owned(),
+            ended: None,
         };
         rules.rebuilds.insert(name(2), intent);
     });

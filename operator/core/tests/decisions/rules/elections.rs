@@ -74,6 +74,11 @@ fn rule_2d_a_primary_that_reaches_too_few_members_is_given_up() {
         &[],
     );
     does(&deaf.clone().with(2, |i| i.silent(10)), &[]);
+    // One without room for what it would receive says nothing of the primary.
+    let full = |report: &mut mainstay_core::observed::InstanceReport| {
+        (report.disk.used, report.disk.size) = (2 << 30, 2 << 30);
+    };
+    does(&deaf.clone().with(2, |i| i.report(full)), &[]);
     // One that is only detached is attached.
     does(&deaf.with(2, Instance::fenced), &["attach shop-2 to shop-0"]);
     // With k = 2 one that still receives is not enough, and keeps nobody from seeing it.

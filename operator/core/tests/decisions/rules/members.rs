@@ -199,6 +199,7 @@ fn rule_7_rebuilds_are_limited() {
             donor: id(1),
             at,
             reason: String::new(),
+            ended: None,
         };
         outside(3)
             .with(2, |i| i.set("a:1-80 x:1"))
@@ -243,10 +244,25 @@ fn rule_9_a_new_cluster_begins_with_an_election() {
         &fresh(3).with(2, |i| i.mysqld(Mysqld::Initialising)),
         "shop-2 to be initialised",
     );
-    // A claim of a further ordinal may hold data, too.
+    // Claims of further ordinals may hold data, too.
     waits(
         &fresh(5).declared(3),
-        "the claim of shop-3 exists beyond the 3 declared instances",
+        "a person: the claims data-shop-3, data-shop-4 exist beyond the 3 declared instances and may hold data; declare \
+         them, too: kubectl scale mysqlcluster shop --replicas=5 -n prod; or delete what is not needed: kubectl delete \
+         pvc data-shop-3 data-shop-4 -n prod",
+    );
+    // No cluster has four instances.
+    waits(
+        &fresh(4).declared(3),
+        "the claim data-shop-3 exists beyond the 3 declared instances and may hold data; delete what is not needed: \
+         kubectl delete pvc data-shop-3 -n prod",
+    );
+    // One of those between has no claim: a new volume would be in the way next.
+    let mut gap = fresh(5).declared(3).with(3, Instance::gone);
+    gap.observed.instances[3].claim = None;
+    waits(
+        &gap,
+        "may hold data; delete what is not needed: kubectl delete pvc data-shop-4 -n prod",
     );
 }
 
@@ -292,7 +308,14 @@ fn rule_9_a_lost_status_is_resumed_from_the_newest_reign() {
     );
     waits(
         &healthy(3).without_memory().with(1, Instance::pristine),
-        "shop-1 has an empty volume",
+        "shop-1 has an empty volume while others hold data, and status that said who had been the primary is lost; \
+         restore the status of the MySQLCluster",
+    );
+    // More are declared than there were before: a person knows that nothing was lost.
+    waits(
+        &healthy(3).without_memory().grown(5),
+        "if there were 3 instances before: kubectl scale mysqlcluster shop --replicas=3 -n prod, and then: kubectl \
+         delete pvc data-shop-3 data-shop-4 -n prod; if volumes were lost, restore the status of the MySQLCluster",
     );
     waits(
         &healthy(3).without_memory().with(1, Instance::reborn),
@@ -459,6 +482,7 @@ fn rule_7_a_donor_has_the_baseline_and_gives_to_one_at_a_time() {
         donor: id(1),
         at: now(),
         reason: String::new(),
+        ended: None,
     };
     let state = healthy(5)
         .rules(|rules| {

@@ -1,7 +1,7 @@
 //! Rule 9 for a cluster that begins with recovered data, and the Secret with which they are recovered.
 
 use super::*;
-use mainstay_core::analyse::ProblemCode;
+use mainstay_core::analyse::{Problem, ProblemCode};
 use mainstay_core::observed::{InstanceReport, ObjectKind};
 use mainstay_core::plan::Plan;
 
@@ -99,6 +99,27 @@ fn rule_9_recovered_data_meet_no_other_data() {
     // It was opened once, so something may have been acknowledged: a lost status, not a new cluster.
     let opened = recovered(3).with(0, |i| i.epoch(3).told(&[id(1)], 1));
     waits(&opened, "shop-1 has an empty volume");
+}
+
+#[test]
+fn what_a_person_has_to_do_before_recovered_data_begin_is_told() {
+    let told = |state: &State, code: ProblemCode| {
+        let texts: Vec<_> = state.analysis().of(code).map(Problem::text).collect();
+        texts.join("\n")
+    };
+    assert_eq!(
+        told(&fresh(3).recovering(), ProblemCode::FirstPrimaryPending),
+        "shop-0 is empty, and its data was to be recovered; delete its claim and its pod"
+    );
+    assert_eq!(
+        told(&recovered(3), ProblemCode::FirstPrimaryPending),
+        "the first instance recovers the data"
+    );
+    let mixed = told(&recovered(3).with(2, |i| i.set("x:1-41")), ProblemCode::StatusLost);
+    assert!(
+        mixed.contains("shop-2 holds data of its own; delete the claim of shop-2"),
+        "{mixed}"
+    );
 }
 
 /// The first election of recovered data, everybody fenced under it.

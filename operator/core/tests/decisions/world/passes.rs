@@ -37,6 +37,7 @@ impl World {
                     phase: "Running".to_owned(),
                     ready,
                     deleting: pod.deleting.is_some(),
+                    evicted: false,
                     template: pod.template.clone(),
                     config_map: pod.config_map.clone(),
                     image: None,
@@ -50,6 +51,8 @@ impl World {
                 phase: "Bound".to_owned(),
                 requested: None,
                 capacity: None,
+                class: None,
+                node: None,
                 deleting: false,
             });
             let reach = operator.reach(&name, self.now);
