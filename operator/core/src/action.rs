@@ -127,7 +127,13 @@ impl Record {
     /// Whether a person should look at it: the primary was lost, or acknowledged writes may have been given up.
     #[must_use]
     pub fn is_warning(&self) -> bool {
-        [PRIMARY_LOST, PROMOTED_WITH_LOSS].contains(&self.reason)
+        self.reason == PRIMARY_LOST || self.gives_up()
+    }
+
+    /// Whether acknowledged writes may have been given up, by a person's word.
+    #[must_use]
+    pub fn gives_up(&self) -> bool {
+        self.reason == PROMOTED_WITH_LOSS
     }
 }
 

@@ -11,6 +11,7 @@ use serde_json::json;
 
 use crate::cluster::{Cluster, HEAL};
 use crate::pods;
+use crate::promote;
 use crate::runner::Context;
 use crate::sql::Login;
 use crate::wait;
@@ -85,10 +86,7 @@ const SECRETS: [(&str, &str); 3] = [("system", "manager"), ("root", "password"),
 /// nothing, and nobody is locked out, not even by a restart of a pod.
 async fn live(cluster: &Cluster) -> Result<()> {
     let secrets = cluster.of::<Secret>();
-    for (suffix, key) in SECRETS {
-        edit(cluster, suffix, &json!({"stringData": {key: EDITED}})).await?;
-    }
-    poke(cluster).await?;
+    edited(cluster).await?;
     let app = Login {
         password: EDITED.to_owned(),
         ..cluster.app().await?
@@ -141,6 +139,28 @@ async fn live(cluster: &Cluster) -> Result<()> {
         .serves(HEAL)
         .await
         .context("a pod restarted after the Secrets came back")
+}
+
+/// A new password in each Secret, under another primary than the one that made the accounts: every one looks after them.
+async fn edited(cluster: &Cluster) -> Result<()> {
+    let next = cluster
+        .replicas()
+        .await?
+        .into_iter()
+        .next()
+        .context("there is no replica")?;
+    promote::eventually(cluster, &next, HEAL).await?;
+    for (suffix, key) in SECRETS {
+        edit(cluster, suffix, &json!({"stringData": {key: EDITED}})).await?;
+    }
+    poke(cluster).await?;
+    wait::eventually("waiting for the URI with the edited password", HEAL, || async {
+        let app = cluster.secret("app").await?;
+        let uri = mysql_async::Opts::from_url(app.get("uri").context("Secret -app has no uri")?)?;
+        ensure!(uri.pass() == Some(EDITED), "the URI has another password");
+        Ok(())
+    })
+    .await
 }
 
 async fn edit(cluster: &Cluster, suffix: &str, patch: &serde_json::Value) -> Result<()> {

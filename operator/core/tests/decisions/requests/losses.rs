@@ -32,7 +32,7 @@ fn rule_10_a_loss_is_accepted_only_where_the_rules_have_to_wait() {
         &["record epoch 6: open shop-2, members , k 0", "open shop-2 [] k 0"],
     );
     let record = record(&forced());
-    assert!(record.is_warning());
+    assert!(record.gives_up());
     let loss = record.rules.data_loss.clone().unwrap();
     assert_eq!((loss.epoch, &loss.instance), (6, &name(2)));
     assert_eq!(loss.missing, set(""));

@@ -221,7 +221,7 @@ impl World {
             record.rules.epoch, record.rules.phase, record.rules.acks_required, record.reason, record.message
         ));
         if done {
-            if record.is_warning() {
+            if record.gives_up() {
                 // What a person gave up is owed to nobody any more.
                 self.acked = self.acked.intersect(&record.rules.baseline);
             }
