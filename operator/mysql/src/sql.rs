@@ -454,6 +454,21 @@ mod tests {
     }
 
     #[test]
+    fn what_is_looked_at_is_what_is_set() {
+        let set = DURABLE.trim_start_matches("SET ").split(", ");
+        let names: Vec<_> = set
+            .map(|set| set.trim_start_matches("GLOBAL ").split_once('=').unwrap().0)
+            .collect();
+        let looked_at: Vec<_> = READ_STATE
+            .split("IF(@@GLOBAL.")
+            .skip(1)
+            .map(|check| check.split_once("<>").unwrap().0)
+            .collect();
+        assert_eq!(names, looked_at);
+        assert!(DURABLE.contains(FOR_EVER) && READ_STATE.contains(FOR_EVER));
+    }
+
+    #[test]
     fn a_source_keeps_no_password() {
         let source = ReplicationSource {
             host: "a'b".to_owned(),

@@ -341,8 +341,8 @@ pub(crate) fn stuck_alone(view: &View<'_>, seen: Seen<'_>) -> String {
     let (name, error) = (&seen.instance.name, &seen.report.replication.applier_error);
     format!(
         "{name} to apply what it received, because nobody else who is fenced has everything: {error}. It goes on by itself \
-         when the cause is removed; to give up what only {name} has: kubectl mainstay promote {} INSTANCE --accept-data-loss",
-        view.subject.name
+         when the cause is removed; to give up what only {name} has: {} --accept-data-loss",
+        command(view, "promote", "INSTANCE")
     )
 }
 

@@ -4,7 +4,7 @@ use mainstay_api::MySQLClusterStatus;
 use mainstay_api::status::{ChangeKind, LastChange, Phases, RecoveryPhase, RecoveryStatus, Request, RequestResult};
 
 use super::problems;
-use crate::analyse::{Analysis, Problem, ProblemCode};
+use crate::analyse::{Analysis, Problem};
 
 /// Something that became known with a write of status.
 #[derive(Clone, Debug, PartialEq)]
@@ -103,28 +103,10 @@ pub fn news(previous: &MySQLClusterStatus, next: &MySQLClusterStatus) -> Vec<New
 pub fn found(previous: &MySQLClusterStatus, next: &MySQLClusterStatus, analysis: &Analysis) -> Vec<News> {
     let is_new = |problem: &&Problem| {
         let new = problems::contains(&next.problems, problem) && !problems::contains(&previous.problems, problem);
-        new && !passes(problem.code)
+        new && !problems::passes(problem.code)
     };
     let problems = analysis.problems.iter().filter(is_new);
     problems.cloned().map(News::Found).collect()
-}
-
-/// It passes by itself as a rule, or what leads to it is told in an event: that a primary was lost, a pod deleted, or
-/// that a recovery or a backup failed.
-pub(super) const fn passes(code: ProblemCode) -> bool {
-    matches!(
-        code,
-        ProblemCode::PrimaryLost
-            | ProblemCode::ElectionInProgress
-            | ProblemCode::PrimaryFenced
-            | ProblemCode::RecoveryFailed
-            | ProblemCode::FirstPrimaryPending
-            | ProblemCode::InstanceFenced
-            | ProblemCode::InstanceJoining
-            | ProblemCode::InstanceMissing
-            | ProblemCode::InstanceNotReady
-            | ProblemCode::BackupFailed
-    )
 }
 
 /// "switchover shop-0 → shop-1: 0.19 s without writes (fence 0.01, catch up 0.05, …)"

@@ -4,7 +4,6 @@ use mainstay_api::MySQLClusterStatus;
 use mainstay_api::status::ProblemStatus;
 
 use super::Serving;
-use super::news::passes;
 use crate::analyse::{Analysis, ConditionType, PROBLEMS, Problem, ProblemCode, Severity};
 use crate::rules::InstanceName;
 use crate::view::View;
@@ -105,4 +104,21 @@ fn sorted(mut problems: Vec<(ProblemCode, Option<String>)>) -> Vec<ProblemStatus
 /// That no primary is open is mostly what something else comes to, and `health` says it, too.
 fn rank(code: ProblemCode) -> (bool, Severity) {
     (code == ProblemCode::PrimaryLost, code.kind().severity)
+}
+
+/// It passes by itself as a rule, or what leads to it is told in an event: that a primary was lost, or a pod deleted.
+pub(super) const fn passes(code: ProblemCode) -> bool {
+    matches!(
+        code,
+        ProblemCode::PrimaryLost
+            | ProblemCode::ElectionInProgress
+            | ProblemCode::PrimaryFenced
+            | ProblemCode::RecoveryFailed
+            | ProblemCode::FirstPrimaryPending
+            | ProblemCode::InstanceFenced
+            | ProblemCode::InstanceJoining
+            | ProblemCode::InstanceMissing
+            | ProblemCode::InstanceNotReady
+            | ProblemCode::BackupFailed
+    )
 }

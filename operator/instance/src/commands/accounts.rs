@@ -126,16 +126,7 @@ impl Commands {
                 return Ok(());
             }
         }
-        let mut fences = self.fences.subscribe();
-        let Ok(_serial) = self.serial.try_lock() else {
-            return Ok(());
-        };
-        // Anew, because a command may have come first.
-        tokio::select! {
-            biased;
-            _ = fences.changed() => Ok(()),
-            result = self.examine_and_restore(keeper) => result,
-        }
+        self.in_turn(self.examine_and_restore(keeper)).await.unwrap_or(Ok(()))
     }
 
     async fn examine_and_restore(&self, keeper: &mut Keeper) -> Result<(), Refusal> {

@@ -178,6 +178,18 @@ impl Commands {
         }
     }
 
+    /// What the manager does by itself takes its turn among the commands: `None` while one is carried out, and when a fence
+    /// interrupts it. What was seen before has to be looked at anew in `work`, because a command may have come first.
+    async fn in_turn<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        let mut fences = self.fences.subscribe();
+        let _serial = self.serial.try_lock().ok()?;
+        tokio::select! {
+            biased;
+            _ = fences.changed() => None,
+            result = work => Some(result),
+        }
+    }
+
     async fn attempt(&self, head: &Head, verb: &Verb, deadline: Instant) -> Outcome {
         self.check(head)?;
         // Before the queue: a fence that comes while this one waits interrupts it as soon as it begins.

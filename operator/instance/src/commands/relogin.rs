@@ -29,15 +29,10 @@ impl Commands {
             let (true, Some(password)) = (denied, &secrets.credentials.replication) else {
                 continue;
             };
-            let mut fences = self.fences.subscribe();
-            let Ok(_serial) = self.serial.try_lock() else { continue };
-            tokio::select! {
-                biased;
-                _ = fences.changed() => {}
-                result = self.log_in(password) => match result {
-                    Ok(()) => tracing::info!("the receiver logs in with the mounted password"),
-                    Err(error) => tracing::warn!(%error, "the receiver is not logged in"),
-                },
+            match self.in_turn(self.log_in(password)).await {
+                Some(Ok(())) => tracing::info!("the receiver logs in with the mounted password"),
+                Some(Err(error)) => tracing::warn!(%error, "the receiver is not logged in"),
+                None => {}
             }
         }
     }

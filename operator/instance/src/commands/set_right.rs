@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use mainstay_core::observed::Mysqld;
 use mainstay_core::rules::MemberId;
-use mainstay_mysql::{Receiver, ServerState};
+use mainstay_mysql::{Channel, Receiver, ServerState};
 use tokio::time::sleep;
 
 use super::{Commands, Refusal};
@@ -45,15 +45,7 @@ impl Commands {
             if self.changed(&state).is_empty() {
                 continue;
             }
-            let mut fences = self.fences.subscribe();
-            let Ok(_serial) = self.serial.try_lock() else { continue };
-            // Anew, because a command may have come first.
-            let result = tokio::select! {
-                biased;
-                _ = fences.changed() => Ok(()),
-                result = self.set_right() => result,
-            };
-            if let Err(Refusal(reason)) = result {
+            if let Some(Err(Refusal(reason))) = self.in_turn(self.set_right()).await {
                 tracing::warn!(reason, "what somebody changed by hand is not set right yet");
             }
         }
@@ -80,25 +72,20 @@ impl Commands {
 
     /// In the order in which it is set right: clients come last.
     fn changed(&self, state: &ServerState) -> Vec<Changed> {
-        let told = self.shared.state().told;
-        let own = |id: &MemberId| {
-            id.instance == self.shared.config.instance && id.incarnation == self.shared.state().incarnation()
-        };
+        let known = self.shared.state();
+        let told = &known.told;
+        let own = |id: &MemberId| id.instance == self.shared.config.instance && id.incarnation == known.incarnation();
         let open = !state.super_read_only && told.primary.as_ref().is_some_and(own) && !self.shared.is_list_uncertain();
         let acks = told.acks_required;
         let waits = acks == 0 || (state.semi_sync.enabled && state.semi_sync.wait_for == acks);
-        let receives = |receiver| receiver == Receiver::On;
-        let replica = state.super_read_only
-            && state.channel.as_ref().is_some_and(|channel| receives(channel.receiver))
-            && !self.shared.keeps_clients_out();
+        let receives = |channel: &Channel| channel.receiver == Receiver::On;
+        let replica = state.super_read_only && state.channel.as_ref().is_some_and(receives);
+        let guarded = self.shared.keeps_clients_out();
         let found = [
             (!state.not_durable.is_empty(), Changed::Durability),
             (open && !waits, Changed::Acknowledgements(acks)),
-            (
-                open && (state.read_only || state.offline) && !self.shared.keeps_clients_out(),
-                Changed::Closed,
-            ),
-            (replica && state.offline, Changed::Offline),
+            (open && !guarded && (state.read_only || state.offline), Changed::Closed),
+            (replica && !guarded && state.offline, Changed::Offline),
         ];
         let is_so = |(is_so, changed): (bool, Changed)| is_so.then_some(changed);
         found.into_iter().filter_map(is_so).collect()

@@ -33,7 +33,6 @@ pub(crate) async fn fence_oneself(shared: Arc<Shared>, server: Arc<dyn Server>) 
     let mut watch = Watch {
         shared,
         server,
-        sent_away: false,
         last_look: now,
         woke: now,
         question: None,
@@ -49,8 +48,6 @@ pub(crate) async fn fence_oneself(shared: Arc<Shared>, server: Arc<dyn Server>) 
 struct Watch {
     shared: Arc<Shared>,
     server: Arc<dyn Server>,
-    /// Clients are kept out because it was cut off.
-    sent_away: bool,
     last_look: Instant,
     woke: Instant,
     /// A question to the API server that is on its way.
@@ -98,7 +95,7 @@ impl Watch {
         match step(verdict, standing) {
             Step::Stay => {
                 if verdict == Verdict::Connected && standing.clients == Clients::LetIn {
-                    self.note(false);
+                    self.shared.keep_clients_out(false);
                 }
             }
             // Signs of life that came while this process slept may not have been read yet.
@@ -117,7 +114,7 @@ impl Watch {
         Standing {
             writable: !reading.state.super_read_only,
             acks_required: told.acks_required,
-            clients: match (reading.state.offline, self.sent_away) {
+            clients: match (reading.state.offline, self.shared.keeps_clients_out()) {
                 (false, _) => Clients::LetIn,
                 (true, false) => Clients::KeptOut,
                 (true, true) => Clients::SentAway,
@@ -126,14 +123,9 @@ impl Watch {
         }
     }
 
-    fn note(&mut self, sent_away: bool) {
-        self.sent_away = sent_away;
-        self.shared.keep_clients_out(sent_away);
-    }
-
     async fn kill(&mut self, why: String) {
         tracing::error!(why, "mysqld is killed");
-        self.note(true);
+        self.shared.keep_clients_out(true);
         self.server.kill(&why).await;
     }
 
@@ -174,11 +166,11 @@ impl Watch {
         }
         self.evicted = Some(Instant::now());
         match self.keep_out(standing).await {
-            Ok(0) if self.sent_away => {}
+            Ok(0) if self.shared.keeps_clients_out() => {}
             Ok(_) => tracing::error!("nobody is heard: clients are kept out until this instance receives again"),
             Err(error) => tracing::warn!(%error, "clients may still be connected"),
         }
-        self.note(true);
+        self.shared.keep_clients_out(true);
         self.shared.expect_change();
     }
 
@@ -193,7 +185,7 @@ impl Watch {
         match self.shared.mysql.serve_clients(true, STATEMENT).await {
             Ok(()) => {
                 tracing::info!("this instance receives again: clients may come");
-                self.note(false);
+                self.shared.keep_clients_out(false);
                 self.shared.expect_change();
             }
             Err(error) => tracing::warn!(%error, "clients are still kept out"),

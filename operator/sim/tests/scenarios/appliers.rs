@@ -143,7 +143,7 @@ async fn one_that_alone_has_everything_and_cannot_apply_it_is_named_and_can_be_g
     for words in [
         format!("{broken} to apply what it received, because nobody else who is fenced has everything"),
         "MySQL error 1396".to_owned(),
-        format!("kubectl mainstay promote {NAME} INSTANCE --accept-data-loss"),
+        format!("kubectl mainstay promote {NAME} INSTANCE -n {NS} --accept-data-loss"),
     ] {
         assert!(waits.contains(&words), "{words}\n{waits}");
     }

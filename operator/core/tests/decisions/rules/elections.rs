@@ -673,7 +673,10 @@ fn rule_4_one_that_alone_has_everything_and_cannot_apply_it_is_named_with_its_er
         "shop-1 to apply what it received, because nobody else who is fenced has everything",
     );
     waits(&alone, "duplicate key (MySQL error 1062)");
-    waits(&alone, "kubectl mainstay promote shop INSTANCE --accept-data-loss");
+    waits(
+        &alone,
+        "kubectl mainstay promote shop INSTANCE -n prod --accept-data-loss",
+    );
     // The old primary has everything, too.
     let back = alone.clone().with(0, |_| electing(3).instance(0).set("a:1-101"));
     does(&back, &["attach shop-2 to shop-0"]);
