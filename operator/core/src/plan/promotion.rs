@@ -39,7 +39,7 @@ pub(crate) fn plan(view: &View<'_>, winner: Seen<'_>, loss: Option<DataLoss>, dr
     }
 }
 
-/// k; in the first election all, for a while (rule 5, step 4); on request as many as can be had (rule 10).
+/// k; in the first election all that can, for a while (rule 5, step 4); on request as many as can be had (rule 10).
 fn wanted_followers(view: &View<'_>, winner: Seen<'_>, have: u32, draft: &mut Draft) -> u32 {
     if let Some(request) = forced::wanted(view)
         && request.instance.as_ref() == Some(&winner.instance.name)
@@ -55,7 +55,9 @@ fn wanted_followers(view: &View<'_>, winner: Seen<'_>, have: u32, draft: &mut Dr
         return view.rules.acks_required;
     }
     draft.look_in(view.timing.first_election.saturating_sub(age));
-    view.replicas().saturating_sub(1).max(view.rules.acks_required)
+    // All instances are held by now. Next to recovered data an empty one cannot follow: it is cloned when writes go on.
+    let able = view.heard().filter(|seen| may_follow(view, *seen, winner)).count();
+    count(able).max(view.rules.acks_required)
 }
 
 /// Attaches everybody who may follow the winner and does not yet.
