@@ -121,13 +121,13 @@ fn access(store: SocketAddr, key: Option<&PrivateKey>) -> Access {
 }
 
 /// The pod of a Job: of the cluster it is given the access to the store, the clone account's password and the CA's certificate.
-struct Pod {
+pub(crate) struct Pod {
     files: tempfile::TempDir,
-    settings: Settings,
+    pub(crate) settings: Settings,
 }
 
 impl Pod {
-    fn new(cluster: &Cluster, donor: usize, access: &Access) -> Self {
+    pub(crate) fn new(cluster: &Cluster, donor: usize, access: &Access) -> Self {
         let files = tempfile::tempdir_in(crate::support::fast_directory()).unwrap();
         let root = files.path();
         let node = &cluster.nodes[donor].config;
@@ -181,7 +181,7 @@ impl Pod {
     }
 }
 
-fn stored(outcome: Outcome) -> StoredBackup {
+pub(crate) fn stored(outcome: Outcome) -> StoredBackup {
     match outcome {
         Outcome::Stored(stored) => *stored,
         Outcome::Failed { reason, message } => panic!("{reason}: {message}"),

@@ -28,6 +28,7 @@ use rcgen::{
 
 pub(crate) mod apiserver;
 pub(crate) mod archived;
+pub(crate) mod content;
 pub(crate) mod disk;
 mod files;
 mod node;
