@@ -7,9 +7,11 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
 
 use crate::cluster::Cluster;
-use crate::env::Env;
-use crate::operator::{self, LEASE, OPERATOR_NAMESPACE};
-use crate::promote;
+use crate::env::{Env, OPERATOR_NAMESPACE};
+use crate::{operator, promote};
+
+/// The leader's lease.
+const LEASE: &str = "mainstay-operator";
 
 /// The node of the leading operator.
 pub async fn leaders_node(env: &Env) -> Result<String> {
@@ -31,8 +33,13 @@ pub async fn leaders_node(env: &Env) -> Result<String> {
     node.with_context(|| format!("the leader {holder} is no pod"))
 }
 
-/// Moves the primary to this node, or away from it, and waits until all is in place again.
-pub async fn place(cluster: &Cluster, node: &str, there: bool, away: Duration, whole: Duration) -> Result<()> {
+/// Moves the primary to this node, or away from it, and waits until all is in place again; how long each of the two may take.
+pub async fn place(
+    cluster: &Cluster,
+    node: &str,
+    there: bool,
+    (away, whole): (Duration, Duration),
+) -> Result<()> {
     let primary = cluster.primary().await?;
     if (cluster.node_of(&primary).await? == node) == there {
         return Ok(());

@@ -15,15 +15,13 @@ use mainstay_store::archive::PrivateKey;
 use mysql_async::prelude::Queryable as _;
 
 use crate::archive::until_stored;
-use crate::backups::{Pod, stored};
-use crate::restores::{another_cluster, recover, refused};
+use crate::backups::stored;
+use crate::restores::{LANES, another_cluster, recover, refused};
 use crate::support::archived::Archived;
 use crate::support::content::{Content, content};
+use crate::support::pod::Pod;
 use crate::support::store::{Stored, binlogs, transactions};
 use crate::support::{Cluster, clone_and_keep, make_table, show_logs};
-
-/// Recoveries that run beside each other.
-const LANES: usize = 3;
 
 /// What people have in their databases, beside tables with a primary key.
 const ODD: [&str; 19] = [

@@ -32,6 +32,7 @@ pub(crate) mod content;
 pub(crate) mod disk;
 mod files;
 mod node;
+pub(crate) mod pod;
 pub(crate) mod raw;
 pub(crate) mod store;
 pub(crate) mod stuck;

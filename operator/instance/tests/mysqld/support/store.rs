@@ -141,13 +141,20 @@ pub(crate) struct Found {
 
 impl Stored {
     pub(crate) async fn new(key: Option<PrivateKey>) -> Self {
-        let gateway = Gateway::start().await;
+        Self {
+            key,
+            ..Self::at(Gateway::start().await).await
+        }
+    }
+
+    /// What is not encrypted.
+    pub(crate) async fn at(gateway: Gateway) -> Self {
         let store = S3::new(gateway.settings()).await.unwrap();
         Self {
             store: Arc::new(store),
             gateway,
             cluster: ClusterIdentity::new("prod", "old", "6f1c2a9e").unwrap(),
-            key,
+            key: None,
             backups: 0,
         }
     }
