@@ -78,6 +78,12 @@ pub enum CatalogError {
     /// The target cannot be reached.
     #[error("{0}")]
     Refused(Refusal),
+    /// There are backups, and none of them is complete and can be read.
+    #[error("{}; these cannot be read: {unreadable}", Refusal::NoBase)]
+    NoneReadable {
+        /// What is wrong with them.
+        unreadable: String,
+    },
     /// A segment is in the index and not in the store.
     #[error("the segment {key} is missing in the store; the latest point that can be reached without it is {reach}")]
     SegmentMissing {
@@ -237,6 +243,11 @@ impl Catalog {
             let json = match store.get(&key, LIMIT).await {
                 // It was deleted in between.
                 Err(StoreError::NotFound { .. }) => continue,
+                // The store itself says that it is not what was stored: another backup serves as well.
+                Err(error @ StoreError::Corrupt { .. }) => {
+                    self.unreadable.push(error.to_string());
+                    continue;
+                }
                 other => other?,
             };
             match BackupManifest::from_json(&json) {
@@ -417,7 +428,12 @@ impl Catalog {
         target: &Target,
         keys: &[PrivateKey],
     ) -> Result<PlannedRecovery, CatalogError> {
-        let recovery = restore::plan(&self.bases(), &self.archive(), target).map_err(CatalogError::Refused)?;
+        let recovery = restore::plan(&self.bases(), &self.archive(), target).map_err(|refusal| match refusal {
+            Refusal::NoBase if !self.unreadable.is_empty() => CatalogError::NoneReadable {
+                unreadable: self.unreadable.join("; "),
+            },
+            refusal => CatalogError::Refused(refusal),
+        })?;
         let Some(base) = self
             .backups
             .iter()

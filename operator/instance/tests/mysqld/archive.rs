@@ -75,7 +75,7 @@ fn archive(report: &InstanceReport) -> &ArchiveReport {
 }
 
 /// Waits until the primary says that everything is stored that it has executed up to now; what that is.
-async fn until_stored(cluster: &mut Cluster, primary: usize) -> GtidSet {
+pub(crate) async fn until_stored(cluster: &mut Cluster, primary: usize) -> GtidSet {
     let wanted = cluster.mark(primary).await;
     let done = cluster.nodes[primary]
         .wait("everything is stored", |report| {

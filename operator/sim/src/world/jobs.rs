@@ -47,10 +47,13 @@ impl Default for Backups {
 
 #[derive(Clone, Debug)]
 struct Run {
+    node: String,
     ip: IpAddr,
     starts_at: Instant,
     ends_at: Instant,
     told: bool,
+    /// Its node lost power meanwhile: nothing of it is left, which is told when the kubelet runs again.
+    died: bool,
 }
 
 /// Reads how far backups are.
@@ -63,7 +66,7 @@ impl Pages for SimPages {
         self.0.with(|w| {
             let now = Instant::now();
             let run = w.backups.runs.values().find(|run| run.ip == pod);
-            let run = run.filter(|run| run.starts_at <= now && now < run.ends_at);
+            let run = run.filter(|run| !run.died && run.starts_at <= now && now < run.ends_at);
             let run = run.ok_or_else(|| "connection refused".to_owned())?;
             let done = now.duration_since(run.starts_at).as_secs_f64() / w.backups.takes.as_secs_f64();
             #[expect(
@@ -93,6 +96,13 @@ impl Inner {
     /// How long backups take from now on.
     pub fn let_backups_take(&mut self, time: Duration) {
         self.backups.takes = time;
+    }
+
+    /// Programs of backups on a node without power end.
+    pub(super) fn end_backups_on(&mut self, node: &str) {
+        for run in self.backups.runs.values_mut().filter(|run| run.node == node) {
+            run.died = true;
+        }
     }
 
     /// The Job controller: one pod for each Job, and no second one.
@@ -169,13 +179,19 @@ impl Inner {
         let mut run = self.backups.runs.get(&uid).cloned().unwrap_or_else(|| {
             self.next_ip = self.next_ip.wrapping_add(1).max(1);
             Run {
+                node: text(pod, "/spec/nodeName").to_owned(),
                 ip: IpAddr::V4(Ipv4Addr::new(10, 245, 0, self.next_ip)),
                 starts_at: now + START,
                 ends_at: now + START + self.backups.takes,
                 told: false,
+                died: false,
             }
         });
-        let due = if now >= run.ends_at {
+        let due = if run.died {
+            let state = json!({"terminated": {"exitCode": 137, "reason": "Error", "finishedAt": self.server.clock().rfc3339()}});
+            self.tell_backup(&key, &run, "Failed", &state);
+            None
+        } else if now >= run.ends_at {
             let outcome = self.outcome(pod);
             self.tell_end(&key, &outcome);
             None

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use mainstay_api::GROUP;
 use mainstay_sim::Simulation;
-use mainstay_sim::kubernetes::{Effect, Key, Resource, Rule};
+use mainstay_sim::kubernetes::{DeleteOptions, Effect, Key, Resource, Rule};
 use mainstay_store::{Depth, Entry, Listing, Store as _};
 use serde_json::{Value, json};
 
@@ -21,23 +21,31 @@ fn secrets() -> &'static Resource {
     Resource::find("", "secrets").unwrap()
 }
 
-fn jobs() -> &'static Resource {
+pub(crate) fn jobs() -> &'static Resource {
     Resource::find("batch", "jobs").unwrap()
 }
 
-fn backups() -> &'static Resource {
+pub(crate) fn backups() -> &'static Resource {
     Resource::find(GROUP, "mysqlbackups").unwrap()
 }
 
 /// The keys of the store, as the user's Secret.
 fn create_credentials(sim: &Simulation) {
+    create_credentials_in(sim, NS);
+}
+
+pub(crate) fn create_credentials_in(sim: &Simulation, namespace: &str) {
     let secret = json!({"metadata": {"name": "shop-s3"},
         "stringData": {"accessKeyId": "AKIA", "secretAccessKey": "hidden-in-the-store"}});
-    sim.server.create(secrets(), NS, secret).unwrap();
+    sim.server.create(secrets(), namespace, secret).unwrap();
 }
 
 fn with_backups(schedules: &Value) -> Value {
-    let mut manifest = Simulation::manifest(NAME, 3);
+    named(NAME, 3, schedules)
+}
+
+pub(crate) fn named(name: &str, replicas: i32, schedules: &Value) -> Value {
+    let mut manifest = Simulation::manifest(name, replicas);
     manifest["spec"]["backup"] = json!({
         "store": {"bucket": "backups", "endpoint": "http://s3.example", "credentialsSecret": {"name": "shop-s3"}},
         "schedules": schedules,
@@ -46,7 +54,7 @@ fn with_backups(schedules: &Value) -> Value {
 }
 
 /// A healthy cluster with a store, and nobody who looks after it.
-async fn settled(seed: u64, schedules: &Value) -> Simulation {
+pub(crate) async fn settled(seed: u64, schedules: &Value) -> Simulation {
     let sim = Simulation::new(seed);
     create_credentials(&sim);
     let operator = sim.start_operator("operator-1");
@@ -56,16 +64,16 @@ async fn settled(seed: u64, schedules: &Value) -> Simulation {
     sim
 }
 
-fn ask(sim: &Simulation, name: &str) {
+pub(crate) fn ask(sim: &Simulation, name: &str) {
     let backup = json!({"metadata": {"name": name}, "spec": {"cluster": NAME}});
     sim.server.create(backups(), NS, backup).unwrap();
 }
 
-fn backup(sim: &Simulation, name: &str) -> Option<Arc<Value>> {
+pub(crate) fn backup(sim: &Simulation, name: &str) -> Option<Arc<Value>> {
     sim.server.get(&Key::new(backups(), NS, name))
 }
 
-fn phase(sim: &Simulation, name: &str) -> String {
+pub(crate) fn phase(sim: &Simulation, name: &str) -> String {
     let backup = backup(sim, name);
     let phase = backup
         .as_ref()
@@ -82,13 +90,13 @@ fn conditions(sim: &Simulation) -> Vec<Value> {
         .unwrap_or_default()
 }
 
-fn backup_healthy(sim: &Simulation) -> Option<Value> {
+pub(crate) fn backup_healthy(sim: &Simulation) -> Option<Value> {
     conditions(sim)
         .into_iter()
         .find(|condition| condition["type"] == "BackupHealthy")
 }
 
-async fn stored(sim: &Simulation) -> Vec<String> {
+pub(crate) async fn stored(sim: &Simulation) -> Vec<String> {
     let everything = Listing {
         folder: mainstay_store::backup::Folder::root(),
         depth: Depth::Deep,
@@ -102,13 +110,13 @@ async fn stored(sim: &Simulation) -> Vec<String> {
     keys.collect()
 }
 
-async fn succeeded(sim: &Simulation, name: &str) {
+pub(crate) async fn succeeded(sim: &Simulation, name: &str) {
     let done = sim.wait(secs(600), |s| phase(s, name) == "Succeeded").await;
     assert!(done, "{:#?}\n{}", backup(sim, name), sim.picture(NS, NAME));
 }
 
 /// Nothing is left of a Job.
-async fn cleaned_up(sim: &Simulation) {
+pub(crate) async fn cleaned_up(sim: &Simulation) {
     let pods = Resource::find("", "pods").unwrap();
     let of_backups = |s: &Simulation| {
         let pods = s.server.list(pods, NS);
@@ -345,9 +353,7 @@ async fn f23_a_job_that_is_deleted_fails_its_backup_and_blocks_nothing() {
     let running = sim.wait(secs(60), |s| phase(s, "now") == "Running").await;
     assert!(running, "{}", sim.picture(NS, NAME));
     let job = Key::new(jobs(), NS, "now-backup");
-    sim.server
-        .delete(&job, &mainstay_sim::kubernetes::DeleteOptions::default())
-        .unwrap();
+    sim.server.delete(&job, &DeleteOptions::default()).unwrap();
     let failed = sim.wait(secs(60), |s| phase(s, "now") == "Failed").await;
     assert!(failed, "{}", sim.picture(NS, NAME));
     let told = sim

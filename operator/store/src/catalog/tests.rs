@@ -283,6 +283,16 @@ async fn a_backup_that_cannot_be_read_is_named_and_another_one_serves() {
     assert_eq!(catalog.backups.len(), 1);
     assert_eq!(catalog.unreadable.len(), 2, "{:?}", catalog.unreadable);
     assert!(catalog.unreadable[0].contains("bad"), "{:?}", catalog.unreadable);
+    // The store notices it by itself. When no other one is left, the refusal says why.
+    bench.store.flip(&key("bad"), 0);
+    let planned = bench.plan(&Target::Latest).await.unwrap();
+    assert_eq!(planned.base.id.as_str(), "good");
+    bench.store.flip(&key("good"), 40);
+    let error = bench.plan(&Target::Latest).await.unwrap_err().to_string();
+    assert!(
+        error.contains("no complete backup") && error.contains("good") && error.contains("damaged"),
+        "{error}"
+    );
 }
 
 #[tokio::test]

@@ -28,9 +28,11 @@ use rcgen::{
 
 pub(crate) mod apiserver;
 pub(crate) mod archived;
+pub(crate) mod content;
 pub(crate) mod disk;
 mod files;
 mod node;
+pub(crate) mod pod;
 pub(crate) mod raw;
 pub(crate) mod store;
 pub(crate) mod stuck;
