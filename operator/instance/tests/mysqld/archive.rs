@@ -142,8 +142,12 @@ async fn applied(server: &Raw, wanted: &GtidSet) {
     until("the segments are applied", async || {
         let error = server
             .text(
-                "SELECT CONCAT(LAST_ERROR_NUMBER, ' ', LAST_ERROR_MESSAGE) \
-                 FROM performance_schema.replication_applier_status_by_worker WHERE LAST_ERROR_NUMBER<>0 LIMIT 1",
+                "SELECT CONCAT(number, ' ', message) FROM \
+                 (SELECT LAST_ERROR_NUMBER number, LAST_ERROR_MESSAGE message \
+                    FROM performance_schema.replication_applier_status_by_worker UNION ALL \
+                  SELECT LAST_ERROR_NUMBER, LAST_ERROR_MESSAGE \
+                    FROM performance_schema.replication_applier_status_by_coordinator) errors \
+                 WHERE number<>0 LIMIT 1",
             )
             .await;
         assert_eq!(error, "");
@@ -349,7 +353,8 @@ async fn f09_binlogs_that_were_purged_before_they_were_stored_are_a_hole_that_is
             .unwrap();
     }
     root.query_drop("FLUSH BINARY LOGS").await.unwrap();
-    let purged = cluster.nodes[0].report().await.executed;
+    let purged: String = root.query_first("SELECT @@global.gtid_executed").await.unwrap().unwrap();
+    let purged: GtidSet = purged.parse().unwrap();
     let last: Vec<mysql_async::Row> = root.query("SHOW BINARY LOGS").await.unwrap();
     let last: String = last.last().unwrap().get(0).unwrap();
     root.query_drop(format!("PURGE BINARY LOGS TO '{last}'")).await.unwrap();
