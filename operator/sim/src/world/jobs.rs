@@ -158,12 +158,12 @@ impl Inner {
     pub(super) fn sync_backup(&mut self, resource: &'static Resource, pod: &Value, now: Instant) -> Option<Instant> {
         let uid = text(pod, "/metadata/uid").to_owned();
         let key = key_of(resource, pod);
-        if matches!(text(pod, "/status/phase"), "Succeeded" | "Failed") {
+        let deleting = !text(pod, "/metadata/deletionTimestamp").is_empty();
+        let ended = matches!(text(pod, "/status/phase"), "Succeeded" | "Failed");
+        if deleting || ended {
             self.backups.runs.remove(&uid);
-            return None;
         }
-        if !text(pod, "/metadata/deletionTimestamp").is_empty() {
-            self.backups.runs.remove(&uid);
+        if deleting {
             let options = DeleteOptions {
                 uid: Some(uid),
                 grace: Some(0),
@@ -171,6 +171,9 @@ impl Inner {
             };
             // It may have been force-deleted meanwhile.
             let _ = self.server.delete(&key, &options);
+            return None;
+        }
+        if ended {
             return None;
         }
         if !self.mounts_exist(pod) {

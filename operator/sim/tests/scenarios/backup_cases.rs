@@ -93,8 +93,8 @@ async fn f23_a_schedule_of_every_minute_with_backups_of_five() {
     let created = sim
         .server
         .requests(|r| r.verb == "create" && r.resource == "mysqlbackups" && r.code == 201);
-    // Two hours: each takes five minutes and a little, and the next one is due at once.
-    assert!((20..=24).contains(&created.len()), "{} of them", created.len());
+    // Two hours: each takes five minutes and a little, the next one is due at once, and the last one may still run.
+    assert!((20..=25).contains(&created.len()), "{} of them", created.len());
     let failed = sim.server.list(backups(), NS);
     let failed = failed.iter().filter(|b| b.pointer("/status/phase") == Some(&json!("Failed")));
     assert_eq!(failed.count(), 0, "{}", sim.picture(NS, NAME));
