@@ -8,9 +8,10 @@ use mainstay_core::GtidSet;
 use mainstay_core::action::Verb;
 use mainstay_core::backup::ClusterIdentity;
 use mainstay_core::backup::archive::SEGMENT_BYTES;
+use mainstay_core::backup::manifest::ArchivedThrough;
 use mainstay_core::backup::restore::Refusal;
 use mainstay_core::observed::{ArchiveReport, InstanceReport, Mysqld};
-use mainstay_store::{ACCESS_FILE, Access, Identity, Memory, Settings};
+use mainstay_store::{ACCESS_FILE, Access, Identity, Memory, Settings, Store as _};
 use mysql_async::prelude::Queryable as _;
 use secrecy::ExposeSecret as _;
 use tokio::task::JoinHandle;
@@ -200,6 +201,17 @@ async fn what_is_committed_is_stored_within_a_second() {
     let idle = cluster.nodes[0].report().await;
     let age = jiff::Timestamp::now().duration_since(archive(&idle).through.unwrap());
     assert!(age.as_secs_f64() < 1.5, "{age:?}");
+    // And says so in the store, of what lies as far back as a primary lives that is cut off.
+    let key = identity().reign_through(archived.reigns[0].manifest.epoch);
+    until("the store says so", async || {
+        let Ok(json) = store.get(&key, 1 << 20).await else {
+            return false;
+        };
+        let age = jiff::Timestamp::now().duration_since(ArchivedThrough::from_json(&json).unwrap().time);
+        assert!(age.as_secs_f64() >= 15.0, "{age:?}");
+        age.as_secs_f64() < 18.0
+    })
+    .await;
     cluster.cut().await;
 }
 
@@ -353,7 +365,11 @@ async fn f09_binlogs_that_were_purged_before_they_were_stored_are_a_hole_that_is
             .unwrap();
     }
     root.query_drop("FLUSH BINARY LOGS").await.unwrap();
-    let purged: String = root.query_first("SELECT @@global.gtid_executed").await.unwrap().unwrap();
+    let purged: String = root
+        .query_first("SELECT @@global.gtid_executed")
+        .await
+        .unwrap()
+        .unwrap();
     let purged: GtidSet = purged.parse().unwrap();
     let last: Vec<mysql_async::Row> = root.query("SHOW BINARY LOGS").await.unwrap();
     let last: String = last.last().unwrap().get(0).unwrap();
