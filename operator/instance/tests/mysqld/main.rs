@@ -26,3 +26,4 @@ mod replication;
 mod restores;
 mod stops;
 mod support;
+mod verifications;

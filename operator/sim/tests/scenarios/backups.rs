@@ -21,22 +21,22 @@ fn secrets() -> &'static Resource {
     Resource::find("", "secrets").unwrap()
 }
 
-fn jobs() -> &'static Resource {
+pub(crate) fn jobs() -> &'static Resource {
     Resource::find("batch", "jobs").unwrap()
 }
 
-fn backups() -> &'static Resource {
+pub(crate) fn backups() -> &'static Resource {
     Resource::find(GROUP, "mysqlbackups").unwrap()
 }
 
 /// The keys of the store, as the user's Secret.
-fn create_credentials(sim: &Simulation) {
+pub(crate) fn create_credentials(sim: &Simulation) {
     let secret = json!({"metadata": {"name": "shop-s3"},
         "stringData": {"accessKeyId": "AKIA", "secretAccessKey": "hidden-in-the-store"}});
     sim.server.create(secrets(), NS, secret).unwrap();
 }
 
-fn with_backups(schedules: &Value) -> Value {
+pub(crate) fn with_backups(schedules: &Value) -> Value {
     let mut manifest = Simulation::manifest(NAME, 3);
     manifest["spec"]["backup"] = json!({
         "store": {"bucket": "backups", "endpoint": "http://s3.example", "credentialsSecret": {"name": "shop-s3"}},
@@ -56,7 +56,7 @@ async fn settled(seed: u64, schedules: &Value) -> Simulation {
     sim
 }
 
-fn ask(sim: &Simulation, name: &str) {
+pub(crate) fn ask(sim: &Simulation, name: &str) {
     let backup = json!({"metadata": {"name": name}, "spec": {"cluster": NAME}});
     sim.server.create(backups(), NS, backup).unwrap();
 }
@@ -73,7 +73,7 @@ fn phase(sim: &Simulation, name: &str) -> String {
     phase.unwrap_or_default().to_owned()
 }
 
-fn conditions(sim: &Simulation) -> Vec<Value> {
+pub(crate) fn conditions(sim: &Simulation) -> Vec<Value> {
     let cluster = sim.cluster(NS, NAME).unwrap();
     cluster
         .pointer("/status/conditions")
@@ -88,7 +88,7 @@ fn backup_healthy(sim: &Simulation) -> Option<Value> {
         .find(|condition| condition["type"] == "BackupHealthy")
 }
 
-async fn stored(sim: &Simulation) -> Vec<String> {
+pub(crate) async fn stored(sim: &Simulation) -> Vec<String> {
     let everything = Listing {
         folder: mainstay_store::backup::Folder::root(),
         depth: Depth::Deep,
@@ -102,13 +102,13 @@ async fn stored(sim: &Simulation) -> Vec<String> {
     keys.collect()
 }
 
-async fn succeeded(sim: &Simulation, name: &str) {
+pub(crate) async fn succeeded(sim: &Simulation, name: &str) {
     let done = sim.wait(secs(600), |s| phase(s, name) == "Succeeded").await;
     assert!(done, "{:#?}\n{}", backup(sim, name), sim.picture(NS, NAME));
 }
 
 /// Nothing is left of a Job.
-async fn cleaned_up(sim: &Simulation) {
+pub(crate) async fn cleaned_up(sim: &Simulation) {
     let pods = Resource::find("", "pods").unwrap();
     let of_backups = |s: &Simulation| {
         let pods = s.server.list(pods, NS);

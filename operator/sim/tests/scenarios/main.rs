@@ -20,4 +20,5 @@ mod names;
 mod recoveries;
 mod starvation;
 mod support;
+mod verifications;
 mod watches;

@@ -310,13 +310,7 @@ impl Stored {
 
     /// What the operator writes for a wish.
     pub(crate) fn mount(&self, node: &Node, wish: &str, target: &Target, keys: &[PrivateKey]) {
-        let access = Access {
-            store: self.gateway.settings(),
-            cluster: self.cluster.clone(),
-            archive: false,
-            recipient: None,
-            private_keys: keys.to_vec(),
-        };
+        let access = self.access(keys);
         let order = RecoveryOrder {
             request: wish.to_owned(),
             source: RecoverySource {
@@ -329,6 +323,17 @@ impl Stored {
         let directory = &node.config.paths.recovery;
         write(&directory.join(ACCESS_FILE), access.to_json().expose_secret());
         write(&directory.join(RECOVERY_FILE), &order.to_json());
+    }
+
+    /// How it is reached, and with which private keys.
+    pub(crate) fn access(&self, keys: &[PrivateKey]) -> Access {
+        Access {
+            store: self.gateway.settings(),
+            cluster: self.cluster.clone(),
+            archive: false,
+            recipient: None,
+            private_keys: keys.to_vec(),
+        }
     }
 
     /// The key with which it is encrypted, as a list.
