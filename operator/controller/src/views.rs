@@ -12,8 +12,8 @@ use kube::core::DynamicObject;
 use mainstay_api::MySQLBackup;
 use mainstay_core::build::{BACKUP_CONTAINER, MYSQL_CONTAINER, VERIFY_CONTAINER};
 use mainstay_core::names::{
-    self, ANNOTATION_BACKUP_UID, ANNOTATION_DONOR, ANNOTATION_DUE, ANNOTATION_TEMPLATE, CLAIM_TEMPLATE, LABEL_BACKUP, LABEL_CLUSTER, LABEL_VERIFIES,
-    LABEL_ROLE,
+    self, ANNOTATION_BACKUP_UID, ANNOTATION_DONOR, ANNOTATION_DUE, ANNOTATION_TEMPLATE, CLAIM_TEMPLATE, LABEL_BACKUP,
+    LABEL_CLUSTER, LABEL_ROLE, LABEL_VERIFIES,
 };
 use mainstay_core::observed::{ClaimView, PodView, Warning};
 
@@ -278,7 +278,12 @@ pub(crate) fn job(job: &Job) -> Option<Entry<JobView>> {
         backup: annotations.and_then(|all| all.get(ANNOTATION_BACKUP_UID)).cloned(),
         created_at: created(&job.metadata),
         donor: annotations.and_then(|all| all.get(ANNOTATION_DONOR)).cloned(),
-        verifies: job.metadata.labels.as_ref().and_then(|all| all.get(LABEL_VERIFIES)).cloned(),
+        verifies: job
+            .metadata
+            .labels
+            .as_ref()
+            .and_then(|all| all.get(LABEL_VERIFIES))
+            .cloned(),
         due: annotations.and_then(|all| all.get(ANNOTATION_DUE)?.parse().ok()),
         end: job_end(job),
     };

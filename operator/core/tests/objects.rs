@@ -9,11 +9,9 @@ use std::collections::BTreeSet;
 use common::{checked, manifests};
 use mainstay_core::action::Desired;
 use mainstay_core::backup::BackupId;
-use mainstay_core::backup::wire::{Donor, Task};
 use mainstay_core::backup::verify;
-use mainstay_core::build::{
-    BackupStart, Inputs, PodAddress, backup_job, desired_objects, endpoint_slices, verify_job,
-};
+use mainstay_core::backup::wire::{Donor, Task};
+use mainstay_core::build::{BackupStart, Inputs, PodAddress, backup_job, desired_objects, endpoint_slices, verify_job};
 use mainstay_core::diff::{needs_apply, stamped};
 use mainstay_core::mycnf;
 use mainstay_core::names::LABEL_COMPONENT;
@@ -143,7 +141,10 @@ fn the_job_of_a_verification_may_read_the_store_alone() {
     assert_eq!(encrypted.len(), 3, "{encrypted:?}");
     assert!(!encrypted.iter().any(|name| name.ends_with("-system")), "{encrypted:?}");
     let job = job(&cluster("backup-everything"));
-    assert!(!job.to_string().contains(&format!("\"{}\"", encrypted[2])), "the Job of a backup has no private key");
+    assert!(
+        !job.to_string().contains(&format!("\"{}\"", encrypted[2])),
+        "the Job of a backup has no private key"
+    );
 }
 
 /// Its pod is no instance: neither a Service nor a budget finds it, it has no token, and of the passwords the one that copies.

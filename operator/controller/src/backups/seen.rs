@@ -411,7 +411,10 @@ mod tests {
             seconds: 3,
             completed_at: at(9),
         }));
-        assert!(matches!(seen(0, &verified.to_text()), JobState::Succeeded { stored: Some(_) }));
+        assert!(matches!(
+            seen(0, &verified.to_text()),
+            JobState::Succeeded { stored: Some(_) }
+        ));
         // Words that do not fit its end prove nothing.
         assert!(matches!(seen(1, &verified.to_text()), JobState::Failed { reason, .. } if reason == "ContainerEnded"));
         assert!(matches!(seen(0, "done"), JobState::Succeeded { stored: None }));

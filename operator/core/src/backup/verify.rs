@@ -95,7 +95,10 @@ pub(super) fn plan(subject: &Subject<'_>, declared: &Declared<'_>, seen: &Seen, 
 
 fn look_after(job: &VerificationJob, undeclared: bool, seen: &Seen, now: Timestamp, plan: &mut BackupPlan) {
     if !job.ours {
-        plan.wait("verification", format!("the Job {}, which is not Mainstay's, to be deleted", job.name));
+        plan.wait(
+            "verification",
+            format!("the Job {}, which is not Mainstay's, to be deleted", job.name),
+        );
         if let Ok(later) = now.checked_add(FOREIGN) {
             plan.look_at(later, now);
         }

@@ -23,7 +23,10 @@ pub fn verify_job(cluster: &ValidatedCluster, operator_image: &str, start: &Veri
     let mut container = program(cluster, VERIFY_CONTAINER, (layout::env::VERIFY, start.task.to_text()));
     let mut volumes = of_every_program(cluster, &labels);
     // The user's own Secret, and all of it: what was stored before a rotation needs the key of then. No copy is made.
-    let key = cluster.backup.as_ref().and_then(|backup| backup.destination.key.as_ref());
+    let key = cluster
+        .backup
+        .as_ref()
+        .and_then(|backup| backup.destination.key.as_ref());
     if let Some(entry) = key {
         volumes.push(volumes::secret(KEYS, entry.name.clone(), &[]));
         let mounts = container.volume_mounts.get_or_insert_default();

@@ -187,8 +187,14 @@ pub(super) fn verification(
     const VERIFIED: &str = ConditionType::BackupVerified.as_str();
     // Unknown while the spec cannot be read.
     let Ok(spec) = subject.spec else { return };
-    let declared = spec.backup.as_ref().is_some_and(|backup| backup.settings.verification.is_some());
-    let place = status.conditions.iter().position(|condition| condition.type_ == VERIFIED);
+    let declared = spec
+        .backup
+        .as_ref()
+        .is_some_and(|backup| backup.settings.verification.is_some());
+    let place = status
+        .conditions
+        .iter()
+        .position(|condition| condition.type_ == VERIFIED);
     let before = place.map(|place| status.conditions.remove(place));
     let run = status.backup.as_ref().and_then(|backup| backup.verification.as_ref());
     let Some(run) = run.filter(|_| declared) else { return };

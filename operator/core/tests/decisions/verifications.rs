@@ -152,8 +152,14 @@ impl Life {
             BackupAction::Report { backup, .. } => format!("report {backup}"),
             other => format!("{other:?}"),
         });
-        let waits = backups.waiting.iter().map(|wait| format!("{} waits for {}", wait.who, wait.for_what));
-        actions.chain(waits).filter(|line| !line.starts_with("retention waits for the store")).collect()
+        let waits = backups
+            .waiting
+            .iter()
+            .map(|wait| format!("{} waits for {}", wait.who, wait.for_what));
+        actions
+            .chain(waits)
+            .filter(|line| !line.starts_with("retention waits for the store"))
+            .collect()
     }
 
     fn job(&mut self, minutes: i64, due: i64, state: JobState<Verified>) {
@@ -170,7 +176,14 @@ impl Life {
 
     fn running(&mut self, due: i64) {
         let moved_at = after(due);
-        self.job(due, due, JobState::Active { progress: None, moved_at });
+        self.job(
+            due,
+            due,
+            JobState::Active {
+                progress: None,
+                moved_at,
+            },
+        );
     }
 
     fn run(&self) -> VerificationStatus {
@@ -223,7 +236,10 @@ fn the_newest_backup_that_succeeded_is_verified() {
     assert_eq!(without.pass(60), ["verification waits for a backup that succeeded"]);
     // It is made up as soon as there is one.
     without.seen.backups.push(succeeded("first", 70));
-    assert_eq!(without.pass(71), ["shop-verify verifies first for 2026-11-29T13:00:00Z"]);
+    assert_eq!(
+        without.pass(71),
+        ["shop-verify verifies first for 2026-11-29T13:00:00Z"]
+    );
 }
 
 #[test]
@@ -248,20 +264,29 @@ fn it_begins_neither_beside_a_backup_nor_before_one_that_is_about_to_begin() {
         },
     }];
     let waits = life.pass(60);
-    assert!(waits.contains(&"verification waits for now-backup to end".to_owned()), "{waits:?}");
+    assert!(
+        waits.contains(&"verification waits for now-backup to end".to_owned()),
+        "{waits:?}"
+    );
     // One that waits for a replica may do so for long.
     life.seen.jobs.clear();
     life.state = healthy(3).with(1, |i| i.silent(60)).with(2, |i| i.silent(60));
     life.seen.backups[1].status.phase = Some(BackupPhase::Pending);
     let lines = life.pass(60);
-    assert!(lines.contains(&"shop-verify verifies nightly for 2026-11-29T13:00:00Z".to_owned()), "{lines:?}");
+    assert!(
+        lines.contains(&"shop-verify verifies nightly for 2026-11-29T13:00:00Z".to_owned()),
+        "{lines:?}"
+    );
 }
 
 #[test]
 fn nothing_begins_without_access_or_while_a_primary_is_elected() {
     let mut life = Life::known(vec![succeeded("nightly", -500)]);
     life.access = StoreSecret::Outdated;
-    assert_eq!(life.pass(60), ["verification waits for the access to the store to be written"]);
+    assert_eq!(
+        life.pass(60),
+        ["verification waits for the access to the store to be written"]
+    );
     life.access = StoreSecret::Current;
     life.state = electing(3);
     assert_eq!(life.pass(60), ["backups waits for the election to end"]);
@@ -272,7 +297,10 @@ fn a_backup_does_not_wait_for_a_verification_and_nothing_is_deleted_beside_it() 
     let mut life = Life::known(vec![succeeded("nightly", -500)]);
     life.running(60);
     life.seen.backups.push(backup("now", 61, None));
-    assert_eq!(life.pass(61), ["start now-backup", "retention waits for shop-verify to end"]);
+    assert_eq!(
+        life.pass(61),
+        ["start now-backup", "retention waits for shop-verify to end"]
+    );
 }
 
 #[test]
@@ -290,11 +318,18 @@ fn what_came_of_it_is_written_before_its_job_is_deleted() {
     assert_eq!(life.pass(65), ["retention waits for shop-verify to end"]);
     let run = life.run();
     assert_eq!(run.result, Some(VerificationResult::Verified));
-    assert_eq!((run.schemas, run.tables, run.duration_seconds), (Some(7), Some(412), Some(251)));
+    assert_eq!(
+        (run.schemas, run.tables, run.duration_seconds),
+        (Some(7), Some(412), Some(251))
+    );
     assert_eq!(run.reached_gtid, Some(set("a:1-100").to_string()));
     let told = life.status.backup.as_ref().unwrap().last_verified.clone().unwrap();
     assert_eq!((told.name.as_str(), told.completed_at.0), ("nightly", after(64)));
-    life.says("True", "Verified", "nightly: restored up to 2026-11-29T13:03:29Z; 412 tables of 7 schemas read");
+    life.says(
+        "True",
+        "Verified",
+        "nightly: restored up to 2026-11-29T13:03:29Z; 412 tables of 7 schemas read",
+    );
     assert_eq!(
         life.pass(66),
         ["delete shop-verify", "retention waits for shop-verify to end"]
@@ -306,7 +341,10 @@ fn what_came_of_it_is_written_before_its_job_is_deleted() {
     life.seen.verification = None;
     assert_eq!(life.pass(68), [""; 0]);
     assert_eq!(life.run(), run);
-    assert_eq!(life.pass(120), ["shop-verify verifies nightly for 2026-11-29T14:00:00Z"]);
+    assert_eq!(
+        life.pass(120),
+        ["shop-verify verifies nightly for 2026-11-29T14:00:00Z"]
+    );
     assert_eq!(life.news, ["VerificationStarted", "BackupVerified"]);
 }
 
@@ -318,7 +356,12 @@ fn a_failure_is_told_until_a_run_succeeds() {
     assert_eq!(life.result(), (VerificationResult::Failed, "KeyMissing".to_owned()));
     let words = "nightly was not verified (KeyMissing): the words of the program";
     life.says("False", "BackupsNotVerified", words);
-    assert!(life.status.problems.iter().any(|problem| problem.name == "BackupsNotVerified"));
+    assert!(
+        life.status
+            .problems
+            .iter()
+            .any(|problem| problem.name == "BackupsNotVerified")
+    );
     life.seen.verification = None;
     // It is not repeated before the schedule says so.
     assert_eq!(life.pass(90), [""; 0]);
@@ -337,7 +380,12 @@ fn a_failure_is_told_until_a_run_succeeds() {
     assert!(life.status.backup.as_ref().unwrap().last_verified.is_some());
     assert_eq!(
         life.news,
-        ["VerificationFailed", "VerificationStarted", "BackupVerified", "VerificationFailed"]
+        [
+            "VerificationFailed",
+            "VerificationStarted",
+            "BackupVerified",
+            "VerificationFailed"
+        ]
     );
 }
 
@@ -364,7 +412,10 @@ fn f23_nothing_waits_for_ever() {
         }
         life.pass(limit);
         assert_eq!(life.result(), (VerificationResult::Failed, reason.to_owned()));
-        assert!(life.pass(limit + 1).contains(&"delete shop-verify".to_owned()), "{reason}");
+        assert!(
+            life.pass(limit + 1).contains(&"delete shop-verify".to_owned()),
+            "{reason}"
+        );
     }
     // Somebody deletes the Job.
     let mut life = Life::known(vec![succeeded("nightly", -500)]);
@@ -397,6 +448,10 @@ fn f28_a_job_that_is_not_mainstays_is_left_alone_and_told() {
         life.pass(60),
         ["verification waits for the Job shop-verify, which is not Mainstay's, to be deleted"]
     );
-    life.says("False", "BackupsNotVerified", "a Job shop-verify exists that is not Mainstay's");
+    life.says(
+        "False",
+        "BackupsNotVerified",
+        "a Job shop-verify exists that is not Mainstay's",
+    );
     assert_eq!(life.run().result, None);
 }

@@ -143,7 +143,9 @@ pub(crate) enum RestoreError {
         unreadable: String,
     },
     /// A table cannot be read.
-    #[error("the table {table} cannot be read, or is inconsistent: {reason}; look at it in the cluster (CHECK TABLE), and use another backup")]
+    #[error(
+        "the table {table} cannot be read, or is inconsistent: {reason}; look at it in the cluster (CHECK TABLE), and use another backup"
+    )]
     Check {
         /// Which.
         table: String,

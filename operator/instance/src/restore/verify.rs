@@ -61,12 +61,7 @@ impl Restore {
         cleared.map(|()| proof)
     }
 
-    async fn prove(
-        &self,
-        order: &RecoveryOrder,
-        newest: &BackupId,
-        server: &Isolated,
-    ) -> Result<Proof, RestoreError> {
+    async fn prove(&self, order: &RecoveryOrder, newest: &BackupId, server: &Isolated) -> Result<Proof, RestoreError> {
         let (plan, unreadable) = self.plan(order).await?;
         // Names begin with the time.
         if plan.base.id < *newest {
@@ -116,7 +111,9 @@ impl Restore {
                 reason,
             })
         };
-        let found = server.ask("a table was being checked", async |client| client.check(schema, table).await);
+        let found = server.ask("a table was being checked", async |client| {
+            client.check(schema, table).await
+        });
         match found.await {
             Ok(None) => Ok(()),
             Ok(Some(words)) => wrong(words),

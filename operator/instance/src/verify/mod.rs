@@ -172,7 +172,12 @@ async fn restore(settings: &Settings, store: Arc<dyn Store>, course: &Arc<Course
     let paths = &config.paths;
     for directory in [paths.tmp(), paths.run.clone()] {
         let made = tokio::fs::create_dir_all(&directory).await;
-        made.map_err(|error| Failure::new("VolumeFailed", format!("failed to make {}: {error}", directory.display())))?;
+        made.map_err(|error| {
+            Failure::new(
+                "VolumeFailed",
+                format!("failed to make {}: {error}", directory.display()),
+            )
+        })?;
     }
     Ok(Restore {
         runner,

@@ -93,7 +93,10 @@ impl Pod {
         let own = self.files.path().to_str().unwrap().to_owned();
         let processes = std::fs::read_dir("/proc").unwrap().flatten();
         let mut lines = processes.filter_map(|process| std::fs::read(process.path().join("cmdline")).ok());
-        assert!(!lines.any(|line| String::from_utf8_lossy(&line).contains(&own)), "a server is left");
+        assert!(
+            !lines.any(|line| String::from_utf8_lossy(&line).contains(&own)),
+            "a server is left"
+        );
     }
 }
 
@@ -131,7 +134,10 @@ async fn a_good_backup_and_its_archive_are_verified() {
     watching.abort();
     assert_eq!(proof.id, backup);
     let last = source.points.last().unwrap();
-    assert!(proof.reached.as_ref().is_some_and(|set| set.contains_gtid(&last.gtid)), "{proof:?}");
+    assert!(
+        proof.reached.as_ref().is_some_and(|set| set.contains_gtid(&last.gtid)),
+        "{proof:?}"
+    );
     assert_eq!(proof.reached_time, Some(last.at));
     // `a`, `mysql`, `sys`.
     assert_eq!(proof.schemas, 3);
@@ -139,7 +145,10 @@ async fn a_good_backup_and_its_archive_are_verified() {
     assert_eq!(proof.prepared, 0);
     let steps = steps.lock().unwrap().clone();
     assert_eq!(steps.first(), Some(&BackupStep::Fetch));
-    assert!(steps.contains(&BackupStep::Boot) && steps.contains(&BackupStep::Check), "{steps:?}");
+    assert!(
+        steps.contains(&BackupStep::Boot) && steps.contains(&BackupStep::Check),
+        "{steps:?}"
+    );
 
     // The pod is asked to stop in the middle: nothing is left of it either.
     for pause in [50, 700, 1500] {
@@ -215,7 +224,10 @@ async fn what_could_not_be_recovered_is_not_verified_and_says_why() {
     let newer = BackupId::parse("20261130t080000z-lost").unwrap();
     let (reason, message) = pod(&newer, &stored.keys()).fails().await;
     assert_eq!(reason, "NotNewest", "{message}");
-    assert!(message.contains(newer.as_str()) && message.contains(backup.as_str()), "{message}");
+    assert!(
+        message.contains(newer.as_str()) && message.contains(backup.as_str()),
+        "{message}"
+    );
     // With everything in its place again.
     verified(good.outcome().await);
 }

@@ -67,8 +67,10 @@ fn backups_are_one_line() {
         "Backups: shop-nightly-1 9h ago, restored and checked 2d ago; recoverable to 3s ago or later"
     );
     let verified = |run: serde_json::Value| {
-        line(json!({"lastSuccessful": good, "lastVerified": reference("shop-nightly-1", "2026-11-29T09:00:00.000000Z"),
-            "verification": run}))
+        line(
+            json!({"lastSuccessful": good, "lastVerified": reference("shop-nightly-1", "2026-11-29T09:00:00.000000Z"),
+            "verification": run}),
+        )
     };
     let since = "2026-11-01T00:00:00.000000Z";
     assert_eq!(

@@ -35,7 +35,9 @@ impl RecoveringServer {
     /// The server does not answer.
     pub async fn schemas(&self) -> Result<Vec<String>, MysqlError> {
         const WHAT: &str = "list the schemas";
-        let rows = self.rows(WHAT, format!("SELECT DISTINCT TABLE_SCHEMA {TABLES} ORDER BY 1")).await?;
+        let rows = self
+            .rows(WHAT, format!("SELECT DISTINCT TABLE_SCHEMA {TABLES} ORDER BY 1"))
+            .await?;
         rows.iter().map(|row| read::text(row, 0)).collect()
     }
 
@@ -117,9 +119,16 @@ mod tests {
             wrong(&lines)
         };
         assert_eq!(said(&[("status", "OK")]), None);
-        assert_eq!(said(&[("note", "The storage engine for the table doesn't support check")]), None);
         assert_eq!(
-            said(&[("Warning", "InnoDB: The B-tree of index v is corrupted."), ("error", "Corrupt")]).as_deref(),
+            said(&[("note", "The storage engine for the table doesn't support check")]),
+            None
+        );
+        assert_eq!(
+            said(&[
+                ("Warning", "InnoDB: The B-tree of index v is corrupted."),
+                ("error", "Corrupt")
+            ])
+            .as_deref(),
             Some("Warning: InnoDB: The B-tree of index v is corrupted.; error: Corrupt")
         );
         assert!(said(&[("status", "Operation failed")]).is_some());

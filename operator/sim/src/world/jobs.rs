@@ -251,7 +251,9 @@ impl Inner {
         let access = self.access(namespace, text(pod, "/metadata/labels/mysql.mainstay.dev~1cluster"))?;
         let key = access.cluster.backup_manifest(&task.id);
         let json = self.stores.0.get(&key, 1 << 20).now_or_never();
-        let json = json.ok_or("the store does not answer")?.map_err(|error| error.to_string())?;
+        let json = json
+            .ok_or("the store does not answer")?
+            .map_err(|error| error.to_string())?;
         BackupManifest::from_json(&json).map_err(|error| error.to_string())
     }
 

@@ -38,7 +38,10 @@ fn verify_often(sim: &Simulation) {
 
 fn verification(sim: &Simulation) -> Value {
     let cluster = sim.cluster(NS, NAME).unwrap();
-    cluster.pointer("/status/backup/verification").cloned().unwrap_or_default()
+    cluster
+        .pointer("/status/backup/verification")
+        .cloned()
+        .unwrap_or_default()
 }
 
 fn is(sim: &Simulation, result: &str) -> bool {
@@ -76,9 +79,7 @@ async fn crash(base: &Simulation, effect: Effect, n: u64) -> bool {
     })
     .nth(n);
     let point = sim.server.inject(rule);
-    let stopped = sim
-        .wait(secs(1000), |s| point.count() > 0 || is(s, "Verified"))
-        .await;
+    let stopped = sim.wait(secs(1000), |s| point.count() > 0 || is(s, "Verified")).await;
     assert!(stopped, "without a crash: {what}\n{}", sim.picture(NS, NAME));
     if point.count() == 0 {
         // What is left to be written after the end.
@@ -92,7 +93,11 @@ async fn crash(base: &Simulation, effect: Effect, n: u64) -> bool {
     let run = verification(&sim);
     assert_eq!((&run["backup"], &run["tables"]), (&json!("now"), &json!(40)), "{what}");
     let told = sim.cluster(NS, NAME).unwrap();
-    assert_eq!(told.pointer("/status/backup/lastVerified/name"), Some(&json!("now")), "{what}");
+    assert_eq!(
+        told.pointer("/status/backup/lastVerified/name"),
+        Some(&json!("now")),
+        "{what}"
+    );
     assert_eq!(backup_verified(&sim)["status"], "True", "{what}");
     intact(&sim);
     point.count() > 0
@@ -130,7 +135,10 @@ async fn f23_a_killed_verification_is_told_and_the_next_one_is_by_the_schedule()
     ends(&sim, "Failed").await;
     assert_eq!(verification(&sim)["reason"], "JobGone");
     let condition = backup_verified(&sim);
-    assert_eq!((&condition["status"], &condition["reason"]), (&json!("False"), &json!("BackupsNotVerified")));
+    assert_eq!(
+        (&condition["status"], &condition["reason"]),
+        (&json!("False"), &json!("BackupsNotVerified"))
+    );
     let failed = verification(&sim)["lastRun"].clone();
     ends(&sim, "Verified").await;
     assert_ne!(verification(&sim)["lastRun"], failed, "a due time is used once");

@@ -54,7 +54,10 @@ impl Verified {
             0 => String::new(),
             number => format!("; it holds {number} prepared XA transactions"),
         };
-        format!("{point}; {} tables of {} schemas read{prepared}", self.tables, self.schemas)
+        format!(
+            "{point}; {} tables of {} schemas read{prepared}",
+            self.tables, self.schemas
+        )
     }
 }
 
