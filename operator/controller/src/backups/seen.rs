@@ -81,7 +81,9 @@ fn jobs(
     let jobs = context.world.jobs.of(cluster);
     let verify = Names::new(&cluster.namespace, &cluster.name).verify_job();
     let pods = context.world.backup_pods.of(cluster);
-    let running = pods.values().filter(|pod| matches!(pod.main, Main::Running { .. }));
+    // How far a verification is stands on its page, and nothing is decided by it.
+    let of_backups = pods.values().filter(|pod| pod.job != verify);
+    let running = of_backups.filter(|pod| matches!(pod.main, Main::Running { .. }));
     let addresses = running.filter_map(|pod| Some((pod.uid.clone(), pod.ip?)));
     let heard = context.followers.of(cluster, &addresses.collect());
     let now = context.platform.now();

@@ -167,14 +167,16 @@ impl RestoreError {
         match self {
             Self::Settings(_) => "AccessRefused",
             Self::Catalog(CatalogError::Store(_)) | Self::Archive(ArchiveError::Store(_)) => "StoreFailed",
-            Self::Catalog(CatalogError::Key { .. }) | Self::Archive(ArchiveError::Key { .. }) => "KeyMissing",
+            // That the keys fit is known before anything is fetched: what cannot be decrypted later is damaged.
+            Self::Catalog(CatalogError::Key { .. }) => "KeyMissing",
             Self::Catalog(CatalogError::SegmentMissing { .. }) => "SegmentMissing",
             Self::Catalog(_) | Self::Empty { .. } | Self::Unknown { .. } => "NotRecoverable",
             Self::Archive(ArchiveError::Target { .. }) | Self::Volume { .. } => "VolumeFailed",
             Self::Archive(_) | Self::Segment { .. } => "Damaged",
             Self::Version { .. } => "Version",
             Self::Space { .. } | Self::Full { .. } => "NoRoom",
-            Self::NoPassword | Self::Run(_) | Self::Ended { .. } | Self::Mysql(_) => "ServerFailed",
+            Self::NoPassword | Self::Run(_) | Self::Mysql(_) => "ServerFailed",
+            Self::Ended { .. } => "ServerEnded",
             Self::Applier { .. } => "ReplayFailed",
             Self::Mismatch { .. } => "Mismatch",
             Self::NotNewest { .. } => "NotNewest",

@@ -98,7 +98,7 @@ impl Isolated {
         question: impl AsyncFnOnce(&RecoveringServer) -> Result<T, MysqlError>,
     ) -> Result<T, RestoreError> {
         let client = self.client().await?;
-        let work = async { question(&client).await.map_err(RestoreError::Mysql) };
+        let work = async { question(client.as_ref()).await.map_err(RestoreError::Mysql) };
         self.with(during, work).await
     }
 
