@@ -30,7 +30,7 @@ pub(crate) fn backups() -> &'static Resource {
 }
 
 /// The keys of the store, as the user's Secret.
-fn create_credentials(sim: &Simulation) {
+pub(crate) fn create_credentials(sim: &Simulation) {
     create_credentials_in(sim, NS);
 }
 
@@ -40,7 +40,7 @@ pub(crate) fn create_credentials_in(sim: &Simulation, namespace: &str) {
     sim.server.create(secrets(), namespace, secret).unwrap();
 }
 
-fn with_backups(schedules: &Value) -> Value {
+pub(crate) fn with_backups(schedules: &Value) -> Value {
     named(NAME, 3, schedules)
 }
 
@@ -81,7 +81,7 @@ pub(crate) fn phase(sim: &Simulation, name: &str) -> String {
     phase.unwrap_or_default().to_owned()
 }
 
-fn conditions(sim: &Simulation) -> Vec<Value> {
+pub(crate) fn conditions(sim: &Simulation) -> Vec<Value> {
     let cluster = sim.cluster(NS, NAME).unwrap();
     cluster
         .pointer("/status/conditions")
