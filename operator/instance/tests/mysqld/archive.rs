@@ -16,9 +16,12 @@ use mysql_async::prelude::Queryable as _;
 use secrecy::ExposeSecret as _;
 use tokio::task::JoinHandle;
 
+use crate::by_hand::install;
 use crate::support::archived::Archived;
 use crate::support::raw::Raw;
-use crate::support::{self, Cluster, Node, insert, make_table, open_in, rows, show_logs, until};
+use crate::support::{
+    self, Cluster, MANAGER, Node, fast_directory, insert, make_table, open_in, rows, show_logs, until,
+};
 
 fn identity() -> ClusterIdentity {
     ClusterIdentity::new("prod", "shop", "6f1c2a9e").unwrap()
@@ -111,50 +114,43 @@ fn write(node: &Node, first: u32) -> JoinHandle<BTreeSet<u32>> {
     })
 }
 
-/// Everything that is archived, applied by a server of its own: its relay log is made of the segments.
+/// Everything that is archived, as a person gives it to an empty server: with MySQL's own programs.
 async fn replay(archived: &Archived, store: &Memory) -> (Cluster, Raw) {
     let files = archived.files(store, None).await;
     let mut cluster = Cluster::prepare(1);
-    let node = cluster.nodes.pop().unwrap();
-    let data = node.config.paths.data();
-    let server = Raw::start(node, &[]).await;
-    let mut index = String::new();
+    let folder = tempfile::tempdir_in(fast_directory()).unwrap();
+    install(folder.path(), &cluster);
+    let server = Raw::start(cluster.nodes.pop().unwrap(), &[]).await;
+    let mut names = Vec::new();
     for (number, file) in files.iter().enumerate() {
-        let name = format!("relay.{:06}", number + 1);
-        std::fs::write(data.join(&name), file).unwrap();
-        index.push_str(&format!("./{name}\n"));
+        names.push(format!("{number:06}"));
+        std::fs::write(folder.path().join(format!("{number:06}")), file).unwrap();
     }
-    server
-        .run(&["CHANGE REPLICATION SOURCE TO SOURCE_HOST='nowhere', SOURCE_AUTO_POSITION=0"])
-        .await;
-    // Making a channel makes a relay log.
-    std::fs::write(data.join("relay.index"), &index).unwrap();
-    std::fs::write(data.join("relay.000001"), &files[0]).unwrap();
-    server
-        .run(&[
-            "CHANGE REPLICATION SOURCE TO RELAY_LOG_FILE='relay.000001', RELAY_LOG_POS=4",
-            "START REPLICA SQL_THREAD",
-        ])
-        .await;
+    let script = format!(
+        "mysqlbinlog {} | mysql --binary-mode --max-allowed-packet=1G --user=mainstay --socket='{}'",
+        names.join(" "),
+        server.node.config.paths.socket().display()
+    );
+    let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
+    let replayed = tokio::process::Command::new("bash")
+        .args(["-e", "-o", "pipefail", "-c", &script])
+        .current_dir(folder.path())
+        .env("PATH", path)
+        .env("MYSQL_PWD", MANAGER)
+        .output()
+        .await
+        .unwrap();
+    assert!(
+        replayed.status.success(),
+        "{}",
+        String::from_utf8_lossy(&replayed.stderr)
+    );
     (cluster, server)
 }
 
 async fn applied(server: &Raw, wanted: &GtidSet) {
-    until("the segments are applied", async || {
-        let error = server
-            .text(
-                "SELECT CONCAT(number, ' ', message) FROM \
-                 (SELECT LAST_ERROR_NUMBER number, LAST_ERROR_MESSAGE message \
-                    FROM performance_schema.replication_applier_status_by_worker UNION ALL \
-                  SELECT LAST_ERROR_NUMBER, LAST_ERROR_MESSAGE \
-                    FROM performance_schema.replication_applier_status_by_coordinator) errors \
-                 WHERE number<>0 LIMIT 1",
-            )
-            .await;
-        assert_eq!(error, "");
-        server.executed().await.contains(wanted)
-    })
-    .await;
+    let executed = server.executed().await;
+    assert!(executed.contains(wanted), "{executed} without {wanted}");
 }
 
 async fn replayed_rows(server: &Raw) -> BTreeSet<u32> {

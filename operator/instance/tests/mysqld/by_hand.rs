@@ -48,7 +48,7 @@ fn executable(path: &Path, text: &str) {
 
 /// The programs of the image, by their names: as they are on a machine on which they are installed. There, an account `mysql`
 /// runs them, too.
-fn install(into: &Path, cluster: &Cluster) {
+pub(crate) fn install(into: &Path, cluster: &Cluster) {
     let quote = |words: &[OsString]| {
         let words = words.iter().map(|word| format!("'{}'", word.to_str().unwrap()));
         words.collect::<Vec<_>>().join(" ")

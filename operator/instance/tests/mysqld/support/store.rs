@@ -369,7 +369,6 @@ impl Stored {
     }
 
     /// How it is reached, and with which private keys.
-    /// What somebody gets who reads, with these keys.
     pub(crate) fn access_with(&self, keys: &[PrivateKey]) -> Access {
         Access {
             store: self.gateway.settings(),
