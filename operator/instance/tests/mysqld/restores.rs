@@ -25,7 +25,7 @@ pub(crate) const LANES: usize = 3;
 pub(crate) struct Point {
     pub(crate) gtid: Gtid,
     /// When its last transaction was committed, as its binlog says.
-    at: Timestamp,
+    pub(crate) at: Timestamp,
     content: Content,
 }
 
