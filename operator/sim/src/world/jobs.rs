@@ -158,10 +158,6 @@ impl Inner {
     pub(super) fn sync_backup(&mut self, resource: &'static Resource, pod: &Value, now: Instant) -> Option<Instant> {
         let uid = text(pod, "/metadata/uid").to_owned();
         let key = key_of(resource, pod);
-        if matches!(text(pod, "/status/phase"), "Succeeded" | "Failed") {
-            self.backups.runs.remove(&uid);
-            return None;
-        }
         if !text(pod, "/metadata/deletionTimestamp").is_empty() {
             self.backups.runs.remove(&uid);
             let options = DeleteOptions {
@@ -171,6 +167,10 @@ impl Inner {
             };
             // It may have been force-deleted meanwhile.
             let _ = self.server.delete(&key, &options);
+            return None;
+        }
+        if matches!(text(pod, "/status/phase"), "Succeeded" | "Failed") {
+            self.backups.runs.remove(&uid);
             return None;
         }
         if !self.mounts_exist(pod) {

@@ -279,8 +279,11 @@ async fn a_store_without_its_keys_is_told_and_goes_on_when_they_come() {
         message.contains("spec.backup.store.credentialsSecret: there is no Secret shop-s3 in namespace shop"),
         "{message}"
     );
-    let waits = backup(&sim, "now").unwrap()["status"]["message"].to_string();
-    assert!(waits.contains("credentialsSecret"), "{waits}");
+    let waits = sim.wait(secs(10), |s| {
+        let message = backup(s, "now").unwrap()["status"]["message"].to_string();
+        message.contains("credentialsSecret")
+    });
+    assert!(waits.await, "{:#?}", backup(&sim, "now"));
     sleep(secs(60)).await;
     let before = writes(&sim);
     sleep(secs(3600)).await;
