@@ -185,7 +185,7 @@ pub struct BackupProgress {
     pub bytes_per_second: Option<i64>,
 }
 
-/// A part of a backup.
+/// A part of a backup, or of its verification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum BackupStep {
@@ -195,6 +195,12 @@ pub enum BackupStep {
     Boot,
     /// It is stored.
     Upload,
+    /// Of a verification: what is stored is looked up and fetched.
+    Fetch,
+    /// Of a verification: the archive is applied.
+    Replay,
+    /// Of a verification: tables are read.
+    Check,
 }
 
 /// Why a backup failed.

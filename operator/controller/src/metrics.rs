@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use prometheus::core::Collector;
 use prometheus::{
-    Gauge, Histogram, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder,
+    Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder,
 };
 
 use mainstay_api::status::{ChangeKind, LastChange};
@@ -24,6 +24,7 @@ pub struct Metrics {
     reconciles_by_status: IntCounterVec,
     reconcile_seconds: HistogramVec,
     health: IntGaugeVec,
+    verified: GaugeVec,
     status_updates: IntCounterVec,
     status_latency: Histogram,
     api_requests: IntCounterVec,
@@ -124,6 +125,13 @@ impl Metrics {
                 ),
                 &["namespace", "cluster", "role"],
             ))?,
+            verified: scrape.add(GaugeVec::new(
+                Opts::new(
+                    "mainstay_mysql_backup_verified_timestamp_seconds",
+                    "When a backup was restored and checked last, in seconds since 1970; 0: none was yet.",
+                ),
+                &["namespace", "cluster"],
+            ))?,
             leader: scrape.add(Gauge::new(
                 "mainstay_leader",
                 "1 while this process holds the leader lease.",
@@ -183,8 +191,21 @@ impl Metrics {
             .set(serving);
     }
 
+    /// When a backup was verified last, in seconds since 1970; `None`: no verification is declared.
+    pub(crate) fn verified(&self, cluster: &ClusterName, at: Option<f64>) {
+        let labels = [cluster.namespace.as_str(), cluster.name.as_str()];
+        match at {
+            Some(seconds) => self.verified.with_label_values(&labels).set(seconds),
+            // An error means that there was none.
+            None => {
+                let _ = self.verified.remove_label_values(&labels);
+            }
+        }
+    }
+
     /// Forgets a cluster that was deleted.
     pub(crate) fn forget(&self, cluster: &ClusterName) {
+        self.verified(cluster, None);
         for role in ["primary", "replica"] {
             // An error means that there was none.
             let _ = self
@@ -229,11 +250,13 @@ mod tests {
         metrics.api_request("apply", "Service", "200");
         metrics.health(&shop, "primary", 1);
         metrics.change(&switchover());
+        metrics.verified(&shop, Some(1_800_000_000.0));
         let scrape = metrics.render()?;
         for line in [
             "reconcile_total{controller=\"mysqlcluster\",result=\"success\"} 1",
             "mysql_operator_reconcile_total{status=\"success\"} 1",
             "mysql_cluster_health_status{cluster=\"shop\",namespace=\"db\",role=\"primary\"} 1",
+            "mainstay_mysql_backup_verified_timestamp_seconds{cluster=\"shop\",namespace=\"db\"} 1800000000",
             "mysqlcluster_status_update_total{result=\"success\"} 1",
             "mysql_primary_change_seconds_count{kind=\"switchover\"} 1",
             "mysql_primary_change_part_seconds_sum{kind=\"switchover\",part=\"catch up\"} 0.05",

@@ -198,6 +198,7 @@ fn tell(context: &Context, about: &MySQLCluster, news: &[News]) {
             News::Changed(_) => "Change",
             News::Answered(_) => "Request",
             News::Recovery(_) => "Recover",
+            News::Verification(_) => "Verify",
             News::Found(_) => "Analyse",
         };
         context
@@ -217,6 +218,11 @@ fn publish_health(context: &Context, cluster: &ClusterName, status: &MySQLCluste
             .metrics
             .health(cluster, role.as_str(), i64::try_from(serving).unwrap_or(i64::MAX));
     }
+    let backup = status.backup.as_deref();
+    let verified = backup.and_then(|backup| backup.last_verified.as_ref());
+    let declared = backup.is_some_and(|backup| backup.verification.is_some());
+    let at = verified.map_or(0.0, |verified| verified.completed_at.0.as_duration().as_secs_f64());
+    context.metrics.verified(cluster, declared.then_some(at));
 }
 
 /// When to look again after a pass in which some actions failed: as the plan wants, or sooner to try them again.

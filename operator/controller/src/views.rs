@@ -10,10 +10,10 @@ use k8s_openapi::api::core::v1::{ContainerStatus, Event, PersistentVolumeClaim, 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::DynamicObject;
 use mainstay_api::MySQLBackup;
-use mainstay_core::build::{BACKUP_CONTAINER, MYSQL_CONTAINER};
+use mainstay_core::build::{BACKUP_CONTAINER, MYSQL_CONTAINER, VERIFY_CONTAINER};
 use mainstay_core::names::{
-    self, ANNOTATION_BACKUP_UID, ANNOTATION_DONOR, ANNOTATION_TEMPLATE, CLAIM_TEMPLATE, LABEL_BACKUP, LABEL_CLUSTER,
-    LABEL_ROLE,
+    self, ANNOTATION_BACKUP_UID, ANNOTATION_DONOR, ANNOTATION_DUE, ANNOTATION_TEMPLATE, CLAIM_TEMPLATE, LABEL_BACKUP,
+    LABEL_CLUSTER, LABEL_ROLE, LABEL_VERIFIES,
 };
 use mainstay_core::observed::{ClaimView, PodView, Warning};
 
@@ -240,7 +240,7 @@ pub(crate) fn backup(mut backup: MySQLBackup) -> Option<Entry<MySQLBackup>> {
     })
 }
 
-/// The Job of a backup, as it is kept.
+/// The Job of a backup or a verification, as it is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct JobView {
     pub(crate) uid: String,
@@ -251,6 +251,9 @@ pub(crate) struct JobView {
     pub(crate) created_at: Timestamp,
     /// The instance that it copies.
     pub(crate) donor: Option<String>,
+    /// Of a verification: which `MySQLBackup` it verifies, by name, and for which due time.
+    pub(crate) verifies: Option<String>,
+    pub(crate) due: Option<Timestamp>,
     pub(crate) end: JobEnd,
 }
 
@@ -275,6 +278,13 @@ pub(crate) fn job(job: &Job) -> Option<Entry<JobView>> {
         backup: annotations.and_then(|all| all.get(ANNOTATION_BACKUP_UID)).cloned(),
         created_at: created(&job.metadata),
         donor: annotations.and_then(|all| all.get(ANNOTATION_DONOR)).cloned(),
+        verifies: job
+            .metadata
+            .labels
+            .as_ref()
+            .and_then(|all| all.get(LABEL_VERIFIES))
+            .cloned(),
+        due: annotations.and_then(|all| all.get(ANNOTATION_DUE)?.parse().ok()),
         end: job_end(job),
     };
     Some(Entry {
@@ -299,7 +309,7 @@ fn job_end(job: &Job) -> JobEnd {
     ended.unwrap_or(JobEnd::Not)
 }
 
-/// The pod of a backup, as it is kept.
+/// The pod of a backup or a verification, as it is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BackupPodView {
     pub(crate) uid: String,
@@ -312,7 +322,7 @@ pub(crate) struct BackupPodView {
     pub(crate) main: Main,
 }
 
-/// The container that makes the backup.
+/// The container that makes the backup, or verifies it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Main {
     /// It does not run yet.
@@ -335,15 +345,23 @@ pub(crate) enum Main {
 
 pub(crate) fn backup_pod(pod: &Pod) -> Option<Entry<BackupPodView>> {
     let cluster = cluster_of(&pod.metadata)?;
-    let backup = pod.metadata.labels.as_ref()?.get(LABEL_BACKUP)?;
+    let labels = pod.metadata.labels.as_ref()?;
+    let (job, container) = match labels.get(LABEL_BACKUP) {
+        Some(backup) => (names::backup_job(backup), BACKUP_CONTAINER),
+        None => {
+            labels.get(LABEL_VERIFIES)?;
+            let names = names::Names::new(&cluster.namespace, &cluster.name);
+            (names.verify_job(), VERIFY_CONTAINER)
+        }
+    };
     let status = pod.status.as_ref();
     let value = BackupPodView {
         uid: pod.metadata.uid.clone()?,
-        job: names::backup_job(backup),
+        job,
         ip: status.and_then(|s| s.pod_ip.as_ref()).and_then(|ip| ip.parse().ok()),
         created_at: created(&pod.metadata),
         trouble: trouble(pod),
-        main: main_container(pod),
+        main: main_container(pod, container),
     };
     Some(Entry {
         cluster,
@@ -353,13 +371,13 @@ pub(crate) fn backup_pod(pod: &Pod) -> Option<Entry<BackupPodView>> {
     })
 }
 
-fn main_container(pod: &Pod) -> Main {
+fn main_container(pod: &Pod, name: &str) -> Main {
     let Some(status) = &pod.status else {
         return Main::Waiting;
     };
     let containers = status.container_statuses.iter().flatten();
     let state = containers
-        .filter(|container| container.name == BACKUP_CONTAINER)
+        .filter(|container| container.name == name)
         .find_map(|container| container.state.as_ref());
     if let Some(ended) = state.and_then(|state| state.terminated.as_ref()) {
         let said = ended.message.clone().filter(|message| !message.trim().is_empty());

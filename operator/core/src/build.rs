@@ -8,6 +8,7 @@ mod endpoints;
 mod pod;
 mod service;
 mod stateful_set;
+mod verify;
 
 use std::collections::BTreeMap;
 
@@ -26,6 +27,7 @@ pub use backup::{BACKUP_CONTAINER, BackupStart, backup_job};
 pub use config_map::config_hash;
 pub use endpoints::{PodAddress, endpoint_slices};
 pub use pod::{INSTALL_CONTAINER, MYSQL_CONTAINER, template_hash};
+pub use verify::{VERIFY_CONTAINER, verify_job};
 
 /// What the objects depend on besides the spec.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -43,6 +43,8 @@ pub const CLIENT_CA_DIR: &str = "/etc/mainstay/client-ca";
 pub const STORE_DIR: &str = "/etc/mainstay/store";
 /// Access to the store that data is recovered from, and what is to be recovered (Secret `<cluster>-recovery`), while it is.
 pub const RECOVERY_DIR: &str = "/etc/mainstay/recovery";
+/// The user's Secret with the keys that decrypt backups: in the pod of a verification, and nowhere else.
+pub const KEYS_DIR: &str = "/etc/mainstay/keys";
 
 /// Files of [`SYSTEM_SECRET_DIR`]: the manager's own account, replication, clone and monitoring.
 pub const SYSTEM_ACCOUNTS: [&str; 4] = ["manager", "replication", "clone", "monitor"];
@@ -70,6 +72,8 @@ pub mod env {
     pub const SERVER_ID_BASE: &str = "MAINSTAY_SERVER_ID_BASE";
     /// What the Job of a backup is to do, as JSON.
     pub const BACKUP: &str = "MAINSTAY_BACKUP";
+    /// What the Job of a verification is to do, as JSON.
+    pub const VERIFY: &str = "MAINSTAY_VERIFY";
     /// Hash of the ConfigMap that this pod refers to, reported as `config_hash`.
     pub const CONFIG_HASH: &str = "MAINSTAY_CONFIG_HASH";
     /// Digest of `spec.bootstrap.recovery`, where it is declared: the first instance makes no empty data directory, but

@@ -27,6 +27,9 @@ pub fn backup_job(backup: &str) -> String {
     format!("{backup}{BACKUP_END}")
 }
 
+/// End of the name of the Job that verifies a cluster's backups: no backup's Job ends like this.
+const VERIFY_END: &str = "-verify";
+
 /// End of a name that no cluster has: its Secret `<name>-ca` would be the `<cluster>-client-ca` of another one (F28).
 const RESERVED_END: &str = "-client";
 
@@ -71,6 +74,10 @@ pub const BACKUP_COMPONENT: &str = "backup";
 pub const LABEL_BACKUP: &str = "mysql.mainstay.dev/backup";
 /// Annotation of a Job: uid of its `MySQLBackup`, by which one is told from another of the same name.
 pub const ANNOTATION_BACKUP_UID: &str = "mysql.mainstay.dev/backup-uid";
+/// Label: the `MySQLBackup` that a Job verifies.
+pub const LABEL_VERIFIES: &str = "mysql.mainstay.dev/verifies";
+/// Annotation of the Job of a verification: its due time, RFC 3339.
+pub const ANNOTATION_DUE: &str = "mysql.mainstay.dev/due";
 /// Annotation of a Job: the instance that it copies.
 pub const ANNOTATION_DONOR: &str = "mysql.mainstay.dev/donor";
 /// Annotation of a pod: hash of the template that it was made from.
@@ -198,6 +205,12 @@ impl Names {
     #[must_use]
     pub fn recovery_secret(&self) -> String {
         format!("{}-recovery", self.cluster)
+    }
+
+    /// Job that verifies the newest backup; there is one at a time.
+    #[must_use]
+    pub fn verify_job(&self) -> String {
+        format!("{}{VERIFY_END}", self.cluster)
     }
 
     /// Backup that a schedule asks for at this time: the same name in every pass, so that no second one is made.

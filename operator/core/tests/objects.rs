@@ -9,8 +9,9 @@ use std::collections::BTreeSet;
 use common::{checked, manifests};
 use mainstay_core::action::Desired;
 use mainstay_core::backup::BackupId;
+use mainstay_core::backup::verify;
 use mainstay_core::backup::wire::{Donor, Task};
-use mainstay_core::build::{BackupStart, Inputs, PodAddress, backup_job, desired_objects, endpoint_slices};
+use mainstay_core::build::{BackupStart, Inputs, PodAddress, backup_job, desired_objects, endpoint_slices, verify_job};
 use mainstay_core::diff::{needs_apply, stamped};
 use mainstay_core::mycnf;
 use mainstay_core::names::LABEL_COMPONENT;
@@ -102,6 +103,50 @@ fn job_of_a_backup_with_every_field() {
     insta::assert_snapshot!(serde_norway::to_string(&job(&cluster("backup-everything"))).unwrap());
 }
 
+fn verification(cluster: &ValidatedCluster) -> Value {
+    let start = verify::VerificationStart {
+        job: cluster.names().verify_job(),
+        due: "2026-11-29T09:00:00Z".parse().unwrap(),
+        task: verify::Task {
+            id: BackupId::parse("20261129t030000z-57bcae98").unwrap(),
+            name: "shop-nightly-57bcae98-29933460".to_owned(),
+        },
+    };
+    serde_json::to_value(verify_job(cluster, "mainstay.dev/mainstay:1", &start)).unwrap()
+}
+
+#[test]
+fn job_of_a_verification() {
+    insta::assert_snapshot!(serde_norway::to_string(&verification(&cluster("backup"))).unwrap());
+}
+
+#[test]
+fn job_of_a_verification_with_every_field() {
+    insta::assert_snapshot!(serde_norway::to_string(&verification(&cluster("backup-everything"))).unwrap());
+}
+
+/// It reaches no instance, and the private keys are mounted where something is encrypted, and only there.
+#[test]
+fn the_job_of_a_verification_may_read_the_store_alone() {
+    let secrets = |name: &str| {
+        let job = verification(&cluster(name));
+        let pod = &job["spec"]["template"]["spec"];
+        assert_eq!(pod["automountServiceAccountToken"], false);
+        let volumes = pod["volumes"].as_array().unwrap().iter();
+        let names = volumes.filter_map(|volume| volume["secret"]["secretName"].as_str().map(str::to_owned));
+        names.collect::<Vec<_>>()
+    };
+    assert_eq!(secrets("backup"), ["backup-server-tls", "backup-store"]);
+    let encrypted = secrets("backup-everything");
+    assert_eq!(encrypted.len(), 3, "{encrypted:?}");
+    assert!(!encrypted.iter().any(|name| name.ends_with("-system")), "{encrypted:?}");
+    let job = job(&cluster("backup-everything"));
+    assert!(
+        !job.to_string().contains(&format!("\"{}\"", encrypted[2])),
+        "the Job of a backup has no private key"
+    );
+}
+
 /// Its pod is no instance: neither a Service nor a budget finds it, it has no token, and of the passwords the one that copies.
 #[test]
 fn the_job_of_a_backup_may_little() {
@@ -128,9 +173,9 @@ fn the_job_of_a_backup_may_little() {
     assert_eq!(
         secrets,
         [
-            ("backup-system", json!([{"key": "clone", "path": "clone"}])),
             ("backup-server-tls", json!([{"key": "ca.crt", "path": "ca.crt"}])),
             ("backup-store", Value::Null),
+            ("backup-system", json!([{"key": "clone", "path": "clone"}])),
         ]
     );
 }

@@ -53,6 +53,15 @@ const COPY: &[&str] = &[
 /// Arguments of such a server. Without a binlog no transaction can be added to what was copied.
 pub(crate) const COPY_ARGUMENTS: &[&str] = &["--skip-networking", "--skip-log-bin"];
 
+/// For what a server is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Size {
+    /// An instance, with the memory that it is declared to have.
+    Instance,
+    /// A throw-away server in the small container of a Job.
+    Small,
+}
+
 /// A line that cannot be written into a my.cnf.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("failed to render my.cnf: {name} holds a line break")]

@@ -44,6 +44,7 @@ mod supervise;
 #[cfg(test)]
 mod testing;
 mod tls;
+pub mod verify;
 
 pub use config::{Config, ConfigError};
 pub use local::LocalError;

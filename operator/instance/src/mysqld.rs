@@ -205,11 +205,21 @@ impl Runner {
 
     /// Starts a server on recovered files: without network and without binlog, so that nobody sees it, and what is replayed
     /// is written once. Its syncs are worth nothing: what is not whole in the end is made anew.
-    pub(crate) fn recover(&self, directory: &Path, relay_logs: &Path, secrets: &Secrets) -> Result<Server, RunError> {
+    pub(crate) fn recover(
+        &self,
+        directory: &Path,
+        relay_logs: &Path,
+        secrets: &Secrets,
+        size: cnf::Size,
+    ) -> Result<Server, RunError> {
         let mut args: Vec<OsString> = cnf::RECOVER.iter().map(Into::into).collect();
         args.push(option("--datadir=", directory));
         args.push(option("--relay-log=", &relay_logs.join("relay")));
-        let defaults = cnf::render(&self.config).map_err(RunError::Render)?;
+        let rendered = match size {
+            cnf::Size::Instance => cnf::render(&self.config),
+            cnf::Size::Small => cnf::render_copy(&self.config),
+        };
+        let defaults = rendered.map_err(RunError::Render)?;
         // A clone brings its donor's replication channel along, and so does a backup of one (decision B19).
         self.start(InitFile::AfterClone, secrets, &defaults, args)
     }

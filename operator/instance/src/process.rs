@@ -116,9 +116,23 @@ impl ChildHandle {
 /// Bytes that a process wrote to files and pipes so far; `None` when the kernel does not tell.
 #[must_use]
 pub fn written(pid: i32) -> Option<u64> {
+    io(pid, &["wchar:"])
+}
+
+/// Bytes that a process read and wrote so far, past the page cache too; `None` when the kernel does not tell.
+#[must_use]
+pub fn moved(pid: i32) -> Option<u64> {
+    io(pid, &["rchar:", "wchar:", "read_bytes:"])
+}
+
+/// The sum of some counters.
+fn io(pid: i32, counters: &[&str]) -> Option<u64> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/io")).ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("wchar:"))?;
-    line.trim().parse().ok()
+    let counter = |name: &&str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(*name))?;
+        line.trim().parse::<u64>().ok()
+    };
+    counters.iter().map(counter).sum()
 }
 
 /// For how long the threads of a process, taken together, could have run and had no processor; `None` when the kernel does

@@ -61,6 +61,18 @@ impl Secrets {
         }
     }
 
+    /// Of a server that is thrown away: a password that nobody else knows, for the account with which its program logs in.
+    pub(crate) fn throw_away() -> Self {
+        let password = format!("{}{}", uuid::Uuid::new_v4().simple(), uuid::Uuid::new_v4().simple());
+        Self {
+            credentials: Credentials {
+                manager: Some(SecretString::from(password)),
+                ..Credentials::default()
+            },
+            ..Self::default()
+        }
+    }
+
     /// Two equal fingerprints: the same passwords.
     #[must_use]
     pub(crate) fn fingerprint(&self) -> [u8; 32] {

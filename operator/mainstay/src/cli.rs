@@ -54,6 +54,9 @@ pub(crate) enum InstanceCommand {
     Run,
     /// Copy an instance, start the copy once and store it (container of a backup's Job), until SIGTERM.
     Backup,
+    /// Restore the newest backup and the archive into a throw-away instance and read its tables (container of a verification's
+    /// Job), until SIGTERM.
+    Verify,
     /// Ask to be relieved as the primary, and return when that is so, or cannot be (pre-stop hook).
     PreStop,
     /// Print what this pod's manager sees.

@@ -22,6 +22,11 @@ pub(crate) async fn run(command: InstanceCommand) -> Result<String, String> {
             mainstay_instance::backup::run(settings).await?;
             Ok(String::new())
         }
+        InstanceCommand::Verify => {
+            let settings = mainstay_instance::verify::Settings::from_env().map_err(|error| chain(&error))?;
+            mainstay_instance::verify::run(settings).await?;
+            Ok(String::new())
+        }
         InstanceCommand::PreStop => {
             mainstay_instance::pre_stop().await.map_err(|error| chain(&error))?;
             Ok(String::new())

@@ -4,6 +4,8 @@
 //! The binlogs lie in its relay log. Nothing else is asked of such a server, and nobody else talks to it, so this is no part
 //! of the port through which an instance is commanded.
 
+mod check;
+
 use std::path::PathBuf;
 use std::time::Duration;
 

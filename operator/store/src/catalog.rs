@@ -9,7 +9,7 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use jiff::Timestamp;
 use mainstay_core::GtidSet;
 use mainstay_core::backup::keys::{epoch_of, segments_of};
-use mainstay_core::backup::manifest::{Encryption, ManifestError, Method, Segment, StoredFile};
+use mainstay_core::backup::manifest::{ArchivedThrough, Encryption, ManifestError, Method, Segment, StoredFile};
 use mainstay_core::backup::restore::{self, Archive, Base, Recovery, Refusal, Target};
 use mainstay_core::backup::{
     BackupId, BackupManifest, ClusterIdentity, Folder, InvalidKey, Key, ReignManifest, SegmentIndex,
@@ -128,6 +128,8 @@ pub struct StoredReign {
     pub manifest: ReignManifest,
     /// Its segments, in order.
     pub segments: Vec<Segment>,
+    /// Until when it is whole, if that was said: later than its last transaction.
+    pub through: Option<Timestamp>,
 }
 
 /// What a cluster has stored.
@@ -305,6 +307,8 @@ impl Catalog {
         if manifest.epoch != epoch || manifest.cluster != self.cluster {
             return Err(contradiction(&key, "it is of another reign or cluster"));
         }
+        // Before the segments: what was committed later than that may be stored after they were listed.
+        let through = self.through(store, epoch).await?;
         let indexes = self.indexes(store, epoch).await?;
         let mut segments: BTreeMap<u64, Segment> = BTreeMap::new();
         for (key, index) in indexes {
@@ -325,7 +329,28 @@ impl Catalog {
         Ok(StoredReign {
             manifest,
             segments: segments.into_values().collect(),
+            through,
         })
+    }
+
+    /// Until when a reign is whole, as its primary said while nothing was committed.
+    async fn through(&self, store: &dyn Store, epoch: u64) -> Result<Option<Timestamp>, CatalogError> {
+        let key = self.cluster.reign_through(epoch);
+        let json = match store.get(&key, LIMIT).await {
+            Err(StoreError::NotFound { .. }) => return Ok(None),
+            other => other?,
+        };
+        let through = ArchivedThrough::from_json(&json).map_err(|source| CatalogError::Unreadable {
+            key: key.clone(),
+            source,
+        })?;
+        if through.epoch != epoch || through.cluster != self.cluster {
+            return Err(CatalogError::Contradiction {
+                key,
+                what: "it is of another reign or cluster".to_owned(),
+            });
+        }
+        Ok(Some(through.time))
     }
 
     /// The indexes of a reign. One that is part of a larger one is deleted when that is there, so one that was listed and is
@@ -392,7 +417,12 @@ impl Catalog {
             });
             valid.map(|transaction| transaction.committed_at).max()
         });
-        Archive { reigns, through: last }
+        // Of an older reign only its transactions count: it may have been cut off when it wrote that nothing was committed.
+        let said = self.reigns.last().and_then(|newest| newest.through);
+        Archive {
+            reigns,
+            through: last.max(said),
+        }
     }
 
     fn segments(&self, reign: &StoredReign, missing: &BTreeSet<String>) -> Vec<restore::Segment> {

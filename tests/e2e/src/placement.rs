@@ -34,12 +34,7 @@ pub async fn leaders_node(env: &Env) -> Result<String> {
 }
 
 /// Moves the primary to this node, or away from it, and waits until all is in place again; how long each of the two may take.
-pub async fn place(
-    cluster: &Cluster,
-    node: &str,
-    there: bool,
-    (away, whole): (Duration, Duration),
-) -> Result<()> {
+pub async fn place(cluster: &Cluster, node: &str, there: bool, (away, whole): (Duration, Duration)) -> Result<()> {
     let primary = cluster.primary().await?;
     if (cluster.node_of(&primary).await? == node) == there {
         return Ok(());

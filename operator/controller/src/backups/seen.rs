@@ -8,8 +8,9 @@ use kube::ResourceExt as _;
 use mainstay_api::{MySQLBackup, MySQLCluster};
 use mainstay_core::backup::plan::{BackupSeen, JobSeen, JobState, Listing, Seen};
 use mainstay_core::backup::summary;
+use mainstay_core::backup::verify::{self, VerificationJob, Verified};
 use mainstay_core::backup::wire::Outcome;
-use mainstay_core::names;
+use mainstay_core::names::{self, Names};
 
 use super::progress::Heard;
 use crate::context::Context;
@@ -26,8 +27,10 @@ pub(crate) fn see(context: &Context, cluster: &ClusterName, object: &MySQLCluste
         .map(|backup| backup_seen(backup))
         .collect();
     let told = object.status.as_ref().and_then(|status| status.backup.as_deref());
+    let (jobs, verification) = jobs(context, cluster, uid, &backups);
     Seen {
-        jobs: jobs(context, cluster, uid, &backups),
+        jobs,
+        verification,
         runs: summary::runs(told),
         told: told.cloned().unwrap_or_default(),
         store: store(context, cluster, object, uid, &backups),
@@ -69,15 +72,25 @@ fn store(
     context.shelves.look(context, cluster, uid, ended)
 }
 
-fn jobs(context: &Context, cluster: &ClusterName, uid: &str, backups: &[BackupSeen]) -> Vec<JobSeen> {
+fn jobs(
+    context: &Context,
+    cluster: &ClusterName,
+    uid: &str,
+    backups: &[BackupSeen],
+) -> (Vec<JobSeen>, Option<VerificationJob>) {
     let jobs = context.world.jobs.of(cluster);
+    let verify = Names::new(&cluster.namespace, &cluster.name).verify_job();
     let pods = context.world.backup_pods.of(cluster);
-    let running = pods.values().filter(|pod| matches!(pod.main, Main::Running { .. }));
+    // How far a verification is stands on its page, and nothing is decided by it.
+    let of_backups = pods.values().filter(|pod| pod.job != verify);
+    let running = of_backups.filter(|pod| matches!(pod.main, Main::Running { .. }));
     let addresses = running.filter_map(|pod| Some((pod.uid.clone(), pod.ip?)));
     let heard = context.followers.of(cluster, &addresses.collect());
     let now = context.platform.now();
-    let seen = jobs.iter().filter(|(_, job)| !is_former(job, uid));
-    let own = seen.map(|(name, job)| {
+    let heard = |pod: Option<&BackupPodView>| pod.and_then(|pod| heard.get(&pod.uid)).copied();
+    let seen = || jobs.iter().filter(|(_, job)| !is_former(job, uid));
+    let of_backups = seen().filter(|(name, _)| **name != verify);
+    let own = of_backups.map(|(name, job)| {
         let pod = newest(name, &pods);
         JobSeen {
             name: name.clone(),
@@ -88,13 +101,30 @@ fn jobs(context: &Context, cluster: &ClusterName, uid: &str, backups: &[BackupSe
             state: if is_of_another(name, job, backups) {
                 JobState::Obsolete
             } else {
-                state(job, pod, pod.and_then(|pod| heard.get(&pod.uid)).copied(), now)
+                state(job, pod, heard(pod), now, ended)
             },
         }
     });
     let mut all: Vec<JobSeen> = own.collect();
+    let mut verification = seen().find(|(name, _)| **name == verify).map(|(name, job)| {
+        let pod = newest(name, &pods);
+        VerificationJob {
+            name: name.clone(),
+            uid: job.uid.clone(),
+            ours: true,
+            created_at: job.created_at,
+            due: job.due.unwrap_or(job.created_at),
+            backup: job.verifies.clone().unwrap_or_default(),
+            state: state(job, pod, heard(pod), now, verification_ended),
+        }
+    });
     for name in context.memories.foreign_jobs(cluster) {
-        if !jobs.contains_key(&name) {
+        if jobs.contains_key(&name) {
+            continue;
+        }
+        if name == verify {
+            verification = Some(foreign_verification(name, now));
+        } else {
             all.push(JobSeen {
                 name,
                 uid: String::new(),
@@ -108,7 +138,23 @@ fn jobs(context: &Context, cluster: &ClusterName, uid: &str, backups: &[BackupSe
             });
         }
     }
-    all
+    (all, verification)
+}
+
+/// Somebody else's Job has the name.
+fn foreign_verification(name: String, now: Timestamp) -> VerificationJob {
+    VerificationJob {
+        name,
+        uid: String::new(),
+        ours: false,
+        created_at: now,
+        due: now,
+        backup: String::new(),
+        state: JobState::Waiting {
+            since: now,
+            reason: None,
+        },
+    }
 }
 
 /// A Job of a former cluster of that name, which Kubernetes deletes.
@@ -127,8 +173,15 @@ fn newest<'a>(job: &str, pods: &'a BTreeMap<String, Arc<BackupPodView>>) -> Opti
     own.max_by_key(|pod| pod.created_at).map(|pod| &**pod)
 }
 
-/// How far a Job is. What the container of the backup says counts, whatever else runs in its pod (case F24).
-fn state(job: &JobView, pod: Option<&BackupPodView>, heard: Option<Heard>, now: Timestamp) -> JobState {
+/// How far a Job is. What the container of the backup says counts, whatever else runs in its pod (case F24); `ended` reads its exit
+/// code and its termination message.
+fn state<T>(
+    job: &JobView,
+    pod: Option<&BackupPodView>,
+    heard: Option<Heard>,
+    now: Timestamp,
+    ended: impl Fn(i32, &str) -> JobState<T>,
+) -> JobState<T> {
     match (pod.map(|pod| &pod.main), &job.end) {
         (Some(Main::Ended { code, message, .. }), _) => ended(*code, message),
         (Some(Main::Never { reason, message }), _) => JobState::Failed {
@@ -161,20 +214,32 @@ fn ended(code: i32, message: &str) -> JobState {
         Some(Outcome::Stored(stored)) if code == 0 => JobState::Succeeded { stored: Some(stored) },
         Some(Outcome::Failed { reason, message }) => JobState::Failed { reason, message },
         Some(Outcome::Stored(_)) | None if code == 0 => JobState::Succeeded { stored: None },
-        Some(Outcome::Stored(_)) | None => {
-            let said = message.trim();
-            let said = if said.is_empty() {
-                String::new()
-            } else {
-                format!(": {said}")
-            };
-            JobState::Failed {
-                reason: "ContainerEnded".to_owned(),
-                message: format!(
-                    "its container ended with exit code {code}{said}; see the log of its node if that says nothing"
-                ),
-            }
-        }
+        Some(Outcome::Stored(_)) | None => broken(code, message),
+    }
+}
+
+fn verification_ended(code: i32, message: &str) -> JobState<Verified> {
+    match verify::Outcome::from_text(message) {
+        Some(verify::Outcome::Verified(verified)) if code == 0 => JobState::Succeeded { stored: Some(verified) },
+        Some(verify::Outcome::Failed { reason, message }) => JobState::Failed { reason, message },
+        Some(verify::Outcome::Verified(_)) | None if code == 0 => JobState::Succeeded { stored: None },
+        Some(verify::Outcome::Verified(_)) | None => broken(code, message),
+    }
+}
+
+/// It ended without an outcome.
+fn broken<T>(code: i32, message: &str) -> JobState<T> {
+    let said = message.trim();
+    let said = if said.is_empty() {
+        String::new()
+    } else {
+        format!(": {said}")
+    };
+    JobState::Failed {
+        reason: "ContainerEnded".to_owned(),
+        message: format!(
+            "its container ended with exit code {code}{said}; see the log of its node if that says nothing"
+        ),
     }
 }
 
@@ -183,6 +248,11 @@ mod tests {
     use mainstay_core::backup::plan::StoredBackup;
 
     use super::*;
+
+    /// Of a backup.
+    fn state(job: &JobView, pod: Option<&BackupPodView>, heard: Option<Heard>, now: Timestamp) -> JobState {
+        super::state(job, pod, heard, now, ended)
+    }
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(1_800_000_000 + second).unwrap()
@@ -195,6 +265,8 @@ mod tests {
             backup: Some("backup".to_owned()),
             created_at: at(0),
             donor: Some("shop-2".to_owned()),
+            verifies: None,
+            due: None,
             end,
         }
     }
@@ -322,5 +394,36 @@ mod tests {
         };
         assert_eq!(seen(heard(None)), moved(at(2000)));
         assert_eq!(seen(heard(Some(at(30)))), moved(at(30)));
+    }
+
+    #[test]
+    fn a_verification_is_judged_by_its_own_words() {
+        let seen = |code, text: &str| {
+            let pod = pod(ended_with(code, text.to_owned()));
+            super::state(&job(JobEnd::Not), Some(&pod), None, at(20), verification_ended)
+        };
+        let verified = verify::Outcome::Verified(Box::new(Verified {
+            id: mainstay_core::backup::BackupId::parse("20261130t030000z-a").unwrap(),
+            name: None,
+            reached: None,
+            reached_time: None,
+            schemas: 1,
+            tables: 2,
+            prepared: 0,
+            seconds: 3,
+            completed_at: at(9),
+        }));
+        assert!(matches!(
+            seen(0, &verified.to_text()),
+            JobState::Succeeded { stored: Some(_) }
+        ));
+        // Words that do not fit its end prove nothing.
+        assert!(matches!(seen(1, &verified.to_text()), JobState::Failed { reason, .. } if reason == "ContainerEnded"));
+        assert!(matches!(seen(0, "done"), JobState::Succeeded { stored: None }));
+        let failed = verify::Outcome::Failed {
+            reason: "KeyMissing".to_owned(),
+            message: "no key was given".to_owned(),
+        };
+        assert!(matches!(seen(1, &failed.to_text()), JobState::Failed { reason, .. } if reason == "KeyMissing"));
     }
 }

@@ -6,7 +6,8 @@ use kube::core::ObjectMeta;
 use mainstay_api::backup::BackupPhase;
 use mainstay_api::{MySQLBackup, MySQLBackupSpec, MySQLBackupStatus};
 use mainstay_core::backup::plan::BackupAction;
-use mainstay_core::build::{BackupStart, backup_job};
+use mainstay_core::backup::verify::VerificationStart;
+use mainstay_core::build::{BackupStart, backup_job, verify_job};
 use mainstay_core::validate::ValidatedCluster;
 
 use super::{ExecuteError, Executor};
@@ -30,6 +31,10 @@ impl Executor<'_> {
                 BackupAction::Start(start) => match spec {
                     Some(spec) => self.start_backup(spec, &start).await,
                     // It is planned with a spec only.
+                    None => Ok(()),
+                },
+                BackupAction::Verify(start) => match spec {
+                    Some(spec) => self.start_verification(spec, &start).await,
                     None => Ok(()),
                 },
                 BackupAction::Report {
@@ -82,21 +87,35 @@ impl Executor<'_> {
         }
     }
 
-    /// Creates the Job, and never changes one that exists.
     async fn start_backup(&self, spec: &ValidatedCluster, start: &BackupStart) -> Result<(), ExecuteError> {
-        let attempt = || format!("create the Job {}", start.job);
-        let jobs = self.context.requests.typed::<Job>(&self.cluster.namespace);
         let job = backup_job(spec, &self.context.operator_image, start);
-        match jobs.create(&job).await {
+        if self.create_job(&start.job, &job).await? {
+            let donor = &start.task.donor.instance;
+            tracing::info!(backup = start.backup, donor, "started a backup");
+        }
+        Ok(())
+    }
+
+    async fn start_verification(&self, spec: &ValidatedCluster, start: &VerificationStart) -> Result<(), ExecuteError> {
+        let job = verify_job(spec, &self.context.operator_image, start);
+        if self.create_job(&start.job, &job).await? {
+            tracing::info!(backup = start.task.name, "started a verification");
+        }
+        Ok(())
+    }
+
+    /// Creates a Job, and never changes one that exists; whether there was none.
+    async fn create_job(&self, name: &str, job: &Job) -> Result<bool, ExecuteError> {
+        let attempt = || format!("create the Job {name}");
+        let jobs = self.context.requests.typed::<Job>(&self.cluster.namespace);
+        match jobs.create(job).await {
             Ok(created) => {
-                let donor = &start.task.donor.instance;
-                tracing::info!(backup = start.backup, donor, "started a backup");
                 self.keep_job(&created);
-                Ok(())
+                Ok(true)
             }
             Err(error) if is_conflict(&error) => {
                 let found = jobs
-                    .get(&start.job)
+                    .get(name)
                     .await
                     .map_err(|error| ExecuteError::kube(attempt(), error))?;
                 match found {
@@ -106,11 +125,11 @@ impl Executor<'_> {
                     Some(job) if self.is_left_behind(&job.metadata) => {
                         return Err(ExecuteError::Lost { attempt: attempt() });
                     }
-                    Some(_) => self.context.memories.foreign_job(self.cluster, &start.job),
+                    Some(_) => self.context.memories.foreign_job(self.cluster, name),
                     None => return Err(ExecuteError::Lost { attempt: attempt() }),
                 }
                 self.context.triggers.poke(self.cluster);
-                Ok(())
+                Ok(false)
             }
             Err(error) => Err(ExecuteError::kube(attempt(), error)),
         }
@@ -185,7 +204,7 @@ impl Executor<'_> {
         };
         let deleted = jobs.delete(name, seen).await;
         if deleted.map_err(|error| ExecuteError::kube(format!("delete the Job {name}"), error))? {
-            tracing::info!(name, "deleted the Job of a backup that ended");
+            tracing::info!(name, "deleted the Job of a backup or verification that ended");
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Problems of backups, told in the condition `BackupHealthy`.
+//! Problems of backups, told in the conditions `BackupHealthy` and `BackupVerified`.
 
 use jiff::Timestamp;
 
@@ -6,6 +6,7 @@ use super::resources::shorten;
 use crate::analyse::{Analysis, ProblemCode};
 use crate::backup::plan::Listing;
 use crate::backup::summary::summary;
+use crate::backup::verify;
 use crate::observed::{Observed, StoreSecret};
 use crate::subject::Subject;
 
@@ -14,11 +15,6 @@ pub(super) fn find(subject: &Subject<'_>, observed: &Observed, now: Timestamp, a
     let Some(backup) = subject.spec.ok().and_then(|spec| spec.backup.as_ref()) else {
         return;
     };
-    // Nobody may rely on what is not done.
-    if backup.verification {
-        let message = "spec.backup.verification is declared, and this version tries no backup out by itself";
-        analysis.found(ProblemCode::BackupsNotVerified, message);
-    }
     if let StoreSecret::Refused { field, message } = &observed.secrets.store {
         analysis.found(ProblemCode::StoreRefused, format!("{field}: {message}"));
     }
@@ -30,6 +26,10 @@ pub(super) fn find(subject: &Subject<'_>, observed: &Observed, now: Timestamp, a
             ProblemCode::BackupFailed,
             format!("{} failed: {}", failed.name, shorten(why)),
         );
+    }
+    let verification = summary.verification.as_ref();
+    if let Some(message) = verification.and_then(|verification| verify::failure(verification, seen)) {
+        analysis.found(ProblemCode::BackupsNotVerified, shorten(&message));
     }
     if let Listing::Unknown { reason: Some(reason) } = &seen.store {
         let message = format!("the operator cannot list the store: {}", shorten(reason));

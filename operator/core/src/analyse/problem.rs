@@ -98,6 +98,8 @@ pub enum ConditionType {
     BackupHealthy,
     /// Every transaction is, or will be, in the archive of the binlog.
     BinlogArchived,
+    /// The newest backup and its archive could be restored and read.
+    BackupVerified,
 }
 
 impl ConditionType {
@@ -113,6 +115,7 @@ impl ConditionType {
             Self::Fenced => "Fenced",
             Self::BackupHealthy => "BackupHealthy",
             Self::BinlogArchived => "BinlogArchived",
+            Self::BackupVerified => "BackupVerified",
         }
     }
 }
@@ -300,7 +303,7 @@ problems! {
         "it is tried again by itself; nothing is lost while the binlogs are kept (binlog_expire_logs_seconds)";
     ArchiveNotRunning: Degraded, Nothing, BinlogArchived,
         "the archive is declared, and the open primary does not archive",
-        "it begins when the kubelet has brought the access to the store into the pod, mostly within two minutes";
+        "it begins when the kubelet has brought a right access to the store into the pod, mostly within two minutes";
 
     // For a person to know.
     ForeignTransactions: Notice, Nothing, Degraded,
@@ -315,9 +318,6 @@ problems! {
     NoFailover: Notice, Nothing, Degraded,
         "k is 0: no other instance is known to hold what was committed",
         "bring the other instances back, or declare 3 replicas";
-    BackupsNotVerified: Notice, Nothing, Degraded,
-        "spec.backup.verification is declared, and this version tries no backup out by itself",
-        "restore one by hand now and then, and remove spec.backup.verification until this version does";
 
     // Backups.
     StoreRefused: Degraded, Nothing, BackupHealthy,
@@ -329,4 +329,7 @@ problems! {
     StoreNotListed: Degraded, Nothing, BackupHealthy,
         "the operator cannot list the store",
         "nothing is deleted until it can";
+    BackupsNotVerified: Degraded, Nothing, BackupVerified,
+        "a verification failed, and none has succeeded since",
+        "a recovery may fail likewise: correct what it names; the next run is by spec.backup.verification.schedule";
 }

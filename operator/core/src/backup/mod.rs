@@ -12,6 +12,7 @@ pub mod restore;
 pub mod retention;
 pub mod schedule;
 pub mod summary;
+pub mod verify;
 pub mod wire;
 
 pub use keys::{BackupId, ClusterIdentity, Folder, InvalidKey, Key};

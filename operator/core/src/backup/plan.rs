@@ -17,6 +17,7 @@ use mainstay_api::{MySQLBackupSpec, MySQLBackupStatus};
 
 use super::retention::{self, Folder, Policies, State, Stored};
 use super::schedule::{Due, Runs, due};
+use super::verify::{self, VerificationStart};
 use super::wire::{Donor, Task};
 use crate::build::BackupStart;
 use crate::names;
@@ -58,6 +59,8 @@ pub enum BackupAction {
         /// Only when the API server, and not a cache, says that there is no Job of this name.
         unless_job: Option<String>,
     },
+    /// Create the Job that verifies a backup, owned by the cluster. Created and never applied, likewise.
+    Verify(Box<VerificationStart>),
     /// Delete a Job with its pod and volume, with its uid as precondition.
     DeleteJob {
         /// Its name.
@@ -93,7 +96,7 @@ pub struct BackupPlan {
 }
 
 impl BackupPlan {
-    fn wait(&mut self, who: impl Into<String>, for_what: impl Into<String>) {
+    pub(super) fn wait(&mut self, who: impl Into<String>, for_what: impl Into<String>) {
         self.waiting.push(Wait {
             who: who.into(),
             for_what: for_what.into(),
@@ -101,7 +104,7 @@ impl BackupPlan {
         });
     }
 
-    fn look_at(&mut self, at: Timestamp, now: Timestamp) {
+    pub(super) fn look_at(&mut self, at: Timestamp, now: Timestamp) {
         // A second at least: a moment that was missed by less than that is no reason to spin.
         let pause = age(at, now).max(Duration::from_secs(1));
         self.look_again = Some(self.look_again.map_or(pause, |sooner| sooner.min(pause)));
@@ -169,6 +172,8 @@ pub fn plan(
         create(subject, settings, seen, now, &mut plan);
         sweep(settings, seen, now, &mut plan);
     }
+    // Last: a backup that begins in this pass comes first.
+    verify::plan(subject, declared, seen, now, &mut plan);
     plan
 }
 
@@ -317,6 +322,11 @@ fn create(subject: &Subject<'_>, settings: &Settings, seen: &Seen, now: Timestam
 
 /// Retention: one backup a pass, then the beginning of the archive that nobody needs any more.
 fn sweep(settings: &Settings, seen: &Seen, now: Timestamp, plan: &mut BackupPlan) {
+    // A backup that becomes the newest meanwhile would make needless what is being read.
+    if let Some(job) = seen.verification.as_ref().filter(|job| job.ours) {
+        plan.wait("retention", format!("{} to end", job.name));
+        return;
+    }
     if let Listing::Unknown { reason } = &seen.store {
         let why = reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
         plan.wait("retention", format!("the store to be listed{why}"));

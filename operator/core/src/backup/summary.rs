@@ -9,10 +9,13 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use mainstay_api::backup::BackupPhase;
-use mainstay_api::backup_status::{ArchiveStatus, BackupReference, BackupSummary, ScheduleStatus};
+use mainstay_api::backup_status::{
+    ArchiveStatus, BackupReference, BackupSummary, ScheduleStatus, VerificationResult, VerificationStatus,
+};
 
 use super::plan::{BackupSeen, Seen, Settings};
 use super::schedule::Runs;
+use super::verify;
 use crate::GtidSet;
 use crate::view::age;
 
@@ -62,13 +65,25 @@ pub fn summary(
     let last_successful = later(before.last_successful.clone(), successful);
     let failed = later(before.last_failed.clone(), newest(seen, BackupPhase::Failed));
     let since = last_successful.as_ref().map(|reference| reference.completed_at.0);
+    let verification = verify::status(before.verification.as_ref(), settings.verification.as_ref(), seen, now);
     BackupSummary {
         last_failed: failed.filter(|reference| since.is_none_or(|since| reference.completed_at.0 > since)),
         last_successful,
         archive: archive_status(before.archive.as_ref(), archive, now),
         schedules: schedules(previous, settings, seen, now),
-        last_verified: before.last_verified,
+        last_verified: verification.as_ref().and_then(verified).or(before.last_verified),
+        verification,
     }
+}
+
+/// What the newest run of a verification proved.
+fn verified(verification: &VerificationStatus) -> Option<BackupReference> {
+    (verification.result == Some(VerificationResult::Verified)).then_some(())?;
+    Some(BackupReference {
+        name: verification.backup.clone()?,
+        completed_at: verification.completed_at.clone()?,
+        message: None,
+    })
 }
 
 fn newest(seen: &Seen, phase: BackupPhase) -> Option<BackupReference> {

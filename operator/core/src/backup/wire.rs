@@ -73,14 +73,10 @@ impl Outcome {
                 executed: None,
                 ..(**stored).clone()
             })),
-            Self::Failed { reason, message } => {
-                let mut message = message.clone();
-                message.truncate(message.floor_char_boundary(SHORTENED));
-                Self::Failed {
-                    reason: reason.clone(),
-                    message: format!("{message}…"),
-                }
-            }
+            Self::Failed { reason, message } => Self::Failed {
+                reason: reason.clone(),
+                message: shortened(message),
+            },
         })
     }
 
@@ -107,7 +103,13 @@ impl Task {
     }
 }
 
-fn json(value: &impl Serialize) -> String {
+/// A sentence that fits into a termination message.
+pub(super) fn shortened(message: &str) -> String {
+    let end = message.floor_char_boundary(SHORTENED);
+    format!("{}…", message.get(..end).unwrap_or_default())
+}
+
+pub(super) fn json(value: &impl Serialize) -> String {
     // Texts, numbers and flags can always be written.
     serde_json::to_string(value).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! The Job of a backup (docs/backup.md, "The Job").
+//! The Job of a backup (docs/backup.md, "The Job"), and what that of a verification shares with it.
 
 use std::collections::BTreeMap;
 
@@ -54,23 +54,37 @@ pub struct BackupStart {
 /// The Job. It is created and never changed.
 #[must_use]
 pub fn backup_job(cluster: &ValidatedCluster, operator_image: &str, start: &BackupStart) -> Job {
-    let labels = labels(cluster, &start.backup);
+    let labels = labels(cluster, LABEL_BACKUP, &start.backup);
+    let container = container(cluster, &start.task);
+    let pod = spec(cluster, operator_image, container, of_pod(cluster, &labels));
+    let annotations = map([
+        (ANNOTATION_BACKUP_UID, start.uid.as_str()),
+        (ANNOTATION_DONOR, start.task.donor.instance.as_str()),
+    ]);
+    job(cluster, &start.job, labels, annotations, pod)
+}
+
+/// A Job of one pod, which is never restarted.
+pub(super) fn job(
+    cluster: &ValidatedCluster,
+    name: &str,
+    labels: BTreeMap<String, String>,
+    annotations: BTreeMap<String, String>,
+    pod: PodSpec,
+) -> Job {
     Job {
         metadata: ObjectMeta {
             labels: Some(labels.clone()),
-            annotations: Some(map([
-                (ANNOTATION_BACKUP_UID, start.uid.as_str()),
-                (ANNOTATION_DONOR, start.task.donor.instance.as_str()),
-            ])),
+            annotations: Some(annotations),
             // The cluster's, and not the MySQLBackup's, which outlives it: whatever is deleted, no volume is left behind.
-            ..metadata(cluster, start.job.clone())
+            ..metadata(cluster, name.to_owned())
         },
         spec: Some(JobSpec {
             // Half a copy is no beginning: what failed is begun anew, by another Job and from a donor of then.
             backoff_limit: Some(0),
             completions: Some(1),
             parallelism: Some(1),
-            template: template(cluster, operator_image, start, labels),
+            template: template(cluster, labels, pod),
             ..Default::default()
         }),
         ..Default::default()
@@ -78,24 +92,19 @@ pub fn backup_job(cluster: &ValidatedCluster, operator_image: &str, start: &Back
 }
 
 /// Not those of an instance: no Service, budget or selector of the database may find this pod.
-fn labels(cluster: &ValidatedCluster, backup: &str) -> BTreeMap<String, String> {
+pub(super) fn labels(cluster: &ValidatedCluster, about: &str, backup: &str) -> BTreeMap<String, String> {
     let mut labels = cluster.names().labels_of_backup();
-    labels.insert(LABEL_BACKUP.to_owned(), backup.to_owned());
+    labels.insert(about.to_owned(), backup.to_owned());
     labels
 }
 
-fn template(
-    cluster: &ValidatedCluster,
-    operator_image: &str,
-    start: &BackupStart,
-    labels: BTreeMap<String, String>,
-) -> PodTemplateSpec {
+fn template(cluster: &ValidatedCluster, labels: BTreeMap<String, String>, pod: PodSpec) -> PodTemplateSpec {
     let mut template = PodTemplateSpec {
         metadata: Some(ObjectMeta {
-            labels: Some(labels.clone()),
+            labels: Some(labels),
             ..Default::default()
         }),
-        spec: Some(spec(cluster, operator_image, start, &labels)),
+        spec: Some(pod),
     };
     if let Some(overlay) = &cluster.overlay {
         template.merge_from(of_every_pod(overlay));
@@ -124,21 +133,20 @@ fn of_every_pod(overlay: &PodTemplateSpec) -> PodTemplateSpec {
     overlay
 }
 
-fn spec(
+pub(super) fn spec(
     cluster: &ValidatedCluster,
     operator_image: &str,
-    start: &BackupStart,
-    labels: &BTreeMap<String, String>,
+    container: Container,
+    volumes: Vec<Volume>,
 ) -> PodSpec {
     let pull_secrets = cluster
         .image_pull_secrets
         .iter()
         .map(|name| LocalObjectReference { name: name.clone() });
-    let resources = resources(cluster);
     PodSpec {
-        init_containers: Some(vec![pod::install(operator_image, Some(resources.clone()))]),
-        containers: vec![container(cluster, &start.task, resources)],
-        volumes: Some(of_pod(cluster, labels)),
+        init_containers: Some(vec![pod::install(operator_image, Some(resources(cluster)))]),
+        containers: vec![container],
+        volumes: Some(volumes),
         image_pull_secrets: Some(pull_secrets.collect::<Vec<_>>()).filter(|secrets| !secrets.is_empty()),
         // What the platform grants to the instances (identity: pod) is granted to it. There is no token.
         service_account_name: Some(cluster.names().service_account()),
@@ -150,32 +158,42 @@ fn spec(
     }
 }
 
-fn container(cluster: &ValidatedCluster, task: &Task, resources: ResourceRequirements) -> Container {
-    let mount = |name: &str, path: &str, read_only: bool| VolumeMount {
+fn container(cluster: &ValidatedCluster, task: &Task) -> Container {
+    let mut container = program(cluster, BACKUP_CONTAINER, (layout::env::BACKUP, task.to_text()));
+    let mounts = container.volume_mounts.get_or_insert_default();
+    mounts.push(mount(CLONE, layout::SYSTEM_SECRET_DIR, true));
+    container
+}
+
+pub(super) fn mount(name: &str, path: &str, read_only: bool) -> VolumeMount {
+    VolumeMount {
         name: name.to_owned(),
         mount_path: path.to_owned(),
         read_only: read_only.then_some(true),
         ..Default::default()
-    };
+    }
+}
+
+/// A program of the instance manager with its task; what is judged in the end is the container of its name.
+pub(super) fn program(cluster: &ValidatedCluster, name: &str, (variable, task): (&str, String)) -> Container {
     Container {
-        name: BACKUP_CONTAINER.to_owned(),
+        name: name.to_owned(),
         image: Some(cluster.image.clone()),
         image_pull_policy: cluster.image_pull_policy.map(|policy| policy.as_str().to_owned()),
-        command: Some(words(&[layout::BINARY, "instance", "backup"])),
+        command: Some(words(&[layout::BINARY, "instance", name])),
         env: Some(vec![EnvVar {
-            name: layout::env::BACKUP.to_owned(),
-            value: Some(task.to_text()),
+            name: variable.to_owned(),
+            value: Some(task),
             ..Default::default()
         }]),
         ports: Some(vec![pod::port("http", layout::PORT_HTTP)]),
-        resources: Some(resources),
+        resources: Some(resources(cluster)),
         security_context: Some(container_security()),
         volume_mounts: Some(vec![
             mount(DATA, layout::VOLUME, false),
             mount(RUN, layout::RUN_DIR, false),
             mount(volumes::BIN, layout::BIN_DIR, true),
             mount(CONFIG, layout::CONFIG_DIR, true),
-            mount(CLONE, layout::SYSTEM_SECRET_DIR, true),
             mount(CA, layout::SERVER_TLS_DIR, true),
             mount(STORE, layout::STORE_DIR, true),
         ]),
@@ -229,6 +247,14 @@ fn away_from_the_primary(cluster: &ValidatedCluster) -> Affinity {
 }
 
 fn of_pod(cluster: &ValidatedCluster, labels: &BTreeMap<String, String>) -> Vec<Volume> {
+    let mut volumes = of_every_program(cluster, labels);
+    // Of Mainstay's passwords the one that copies.
+    volumes.push(volumes::secret(CLONE, cluster.names().system_secret(), &["clone"]));
+    volumes
+}
+
+/// What a program with a server of its own needs.
+pub(super) fn of_every_program(cluster: &ValidatedCluster, labels: &BTreeMap<String, String>) -> Vec<Volume> {
     let names = cluster.names();
     vec![
         copy(cluster, labels),
@@ -248,8 +274,7 @@ fn of_pod(cluster: &ValidatedCluster, labels: &BTreeMap<String, String>) -> Vec<
             }),
             ..Default::default()
         },
-        // Of Mainstay's passwords the one that copies, and of the certificates none with a key.
-        volumes::secret(CLONE, names.system_secret(), &["clone"]),
+        // Of the certificates none with a key.
         volumes::secret(CA, names.server_tls_secret(), &["ca.crt"]),
         volumes::secret(STORE, names.store_secret(), &[]),
     ]

@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use mainstay_api::MySQLClusterStatus;
+use mainstay_api::backup_status::{VerificationResult, VerificationStatus};
 use mainstay_api::status::Phase;
 
 use super::Serving;
@@ -174,6 +175,54 @@ fn has_no_backups(subject: &Subject<'_>) -> bool {
 fn archived(subject: &Subject<'_>, analysis: &Analysis, serving: Serving) -> Option<Said> {
     let knows = serving == Serving::Open && subject.archives() == Some(true);
     knows.then(|| told(analysis, ConditionType::BinlogArchived, "True", "Archived"))
+}
+
+/// Whether backups can be restored, where that is tried: the condition follows the newest run that has ended.
+pub(super) fn verification(
+    subject: &Subject<'_>,
+    analysis: &Analysis,
+    status: &mut MySQLClusterStatus,
+    now: Timestamp,
+) {
+    const VERIFIED: &str = ConditionType::BackupVerified.as_str();
+    // Unknown while the spec cannot be read.
+    let Ok(spec) = subject.spec else { return };
+    let declared = spec
+        .backup
+        .as_ref()
+        .is_some_and(|backup| backup.settings.verification.is_some());
+    let place = status
+        .conditions
+        .iter()
+        .position(|condition| condition.type_ == VERIFIED);
+    let before = place.map(|place| status.conditions.remove(place));
+    let run = status.backup.as_ref().and_then(|backup| backup.verification.as_ref());
+    let Some(run) = run.filter(|_| declared) else { return };
+    let condition = match verified(analysis, run) {
+        Some(said) => Some(dated(said, subject.generation, before.as_ref(), now)),
+        None => before,
+    };
+    status.conditions.extend(condition);
+}
+
+/// `None`: a run goes on, and what was said before stays.
+fn verified(analysis: &Analysis, run: &VerificationStatus) -> Option<Said> {
+    let failed = told(analysis, ConditionType::BackupVerified, "True", "Verified");
+    let said = |status, reason: &str, message| Said {
+        status,
+        reason: reason.to_owned(),
+        message,
+        ..failed
+    };
+    match run.result {
+        _ if failed.status == "False" => Some(failed),
+        Some(VerificationResult::Verified) => {
+            let texts = [&run.backup, &run.message].map(|text| text.as_deref().unwrap_or_default());
+            Some(said("True", "Verified", texts.join(": ")))
+        }
+        None => Some(said("Unknown", "NotYet", "no verification has ended yet".to_owned())),
+        Some(VerificationResult::Running | VerificationResult::Failed) => None,
+    }
 }
 
 /// A condition that is `good` unless a problem is told in it.

@@ -97,6 +97,7 @@ pub fn status(
     status.problems = problems::all(view.as_ref(), analysis, serving, previous);
     status.instances = instances;
     status.backup = backup(subject, observed, archive.as_ref(), previous, now);
+    conditions::verification(subject, analysis, &mut status, now);
     status.recovery = recovery::recovery(subject, observed, analysis, previous);
     status
 }

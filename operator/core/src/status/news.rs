@@ -1,6 +1,7 @@
 //! What a write of status says that is news: for events and metrics. (What is recorded is told where it is recorded.)
 
 use mainstay_api::MySQLClusterStatus;
+use mainstay_api::backup_status::{VerificationResult, VerificationStatus};
 use mainstay_api::status::{ChangeKind, LastChange, Phases, RecoveryPhase, RecoveryStatus, Request, RequestResult};
 
 use super::problems;
@@ -15,6 +16,8 @@ pub enum News {
     Answered(Request),
     /// The first data were recovered, or cannot be.
     Recovery(RecoveryStatus),
+    /// A verification began, or ended.
+    Verification(VerificationStatus),
     /// Something is wrong that was not before.
     Found(Problem),
 }
@@ -27,6 +30,7 @@ impl News {
             Self::Changed(_) => false,
             Self::Answered(request) => matches!(request.result, RequestResult::Refused | RequestResult::Failed),
             Self::Recovery(recovery) => recovery.phase == RecoveryPhase::Failed,
+            Self::Verification(run) => run.result == Some(VerificationResult::Failed),
             Self::Found(_) => true,
         }
     }
@@ -44,6 +48,11 @@ impl News {
             Self::Recovery(recovery) => match recovery.phase {
                 RecoveryPhase::Failed => "RecoveryFailed",
                 RecoveryPhase::Running | RecoveryPhase::Done => "Recovered",
+            },
+            Self::Verification(run) => match run.result {
+                Some(VerificationResult::Verified) => "BackupVerified",
+                Some(VerificationResult::Failed) => "VerificationFailed",
+                Some(VerificationResult::Running) | None => "VerificationStarted",
             },
             Self::Found(problem) => problem.code.kind().name,
         }
@@ -64,6 +73,10 @@ impl News {
                 format!("{verb}{}: {}", about.unwrap_or_default(), request.message)
             }
             Self::Recovery(recovery) => recovered(recovery),
+            Self::Verification(run) => {
+                let texts = [&run.backup, &run.message].map(|text| text.as_deref().unwrap_or_default());
+                texts.join(": ")
+            }
             Self::Found(problem) => problem.text(),
         }
     }
@@ -94,7 +107,16 @@ pub fn news(previous: &MySQLClusterStatus, next: &MySQLClusterStatus) -> Vec<New
     {
         news.push(News::Recovery(recovery.clone()));
     }
+    if let Some(run) = verification(next).filter(|run| run.result.is_some())
+        && verification(previous).is_none_or(|before| (&before.last_run, before.result) != (&run.last_run, run.result))
+    {
+        news.push(News::Verification(run.clone()));
+    }
     news
+}
+
+fn verification(status: &MySQLClusterStatus) -> Option<&VerificationStatus> {
+    status.backup.as_ref()?.verification.as_ref()
 }
 
 /// The problems that `next` has and `previous` has not, each once for its instance, as `analysis` found them. Without those that

@@ -120,5 +120,6 @@ pub(super) const fn passes(code: ProblemCode) -> bool {
             | ProblemCode::InstanceMissing
             | ProblemCode::InstanceNotReady
             | ProblemCode::BackupFailed
+            | ProblemCode::BackupsNotVerified
     )
 }

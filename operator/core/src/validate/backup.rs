@@ -15,6 +15,7 @@ use crate::backup::plan::{ScheduleSettings, Settings};
 use crate::backup::restore::Target;
 use crate::backup::retention::{Policies, Policy};
 use crate::backup::schedule::{Schedule, ScheduleError, Switches};
+use crate::backup::verify::Verification;
 
 /// What is declared of backups and the archive, checked.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,10 +24,8 @@ pub struct Backup {
     pub settings: Settings,
     /// Where they go.
     pub destination: Destination,
-    /// The volume on which a backup is copied and booted.
+    /// The volume on which a backup is copied and booted, or restored to verify it.
     pub volume: Volume,
-    /// Backups are to be tried out by a schedule, which nobody does yet.
-    pub verification: bool,
 }
 
 /// Where backups and the archive go, with which rights and for whom they are encrypted: what Secret `<cluster>-store` is made
@@ -78,7 +77,6 @@ impl Backup {
                 bytes: bytes.unwrap_or(instances.bytes),
                 storage_class: volume.storage_class_name.or_else(|| instances.storage_class.clone()),
             },
-            verification: wish.verification.is_some(),
         }
     }
 }
@@ -109,11 +107,19 @@ fn settings(backup: &BackupSettings, problems: &mut Vec<SpecProblem>) -> Setting
             schedules.insert(wish.name.clone(), with_switches(wish, schedule));
         }
     }
-    if let Some(verification) = &backup.verification {
-        let (text, zone) = (&verification.schedule, verification.time_zone.as_deref());
-        read(text, zone, "spec.backup.verification", problems);
+    let verification = backup.verification.as_ref().and_then(|wish| {
+        let zone = wish.time_zone.as_deref();
+        let schedule = read(&wish.schedule, zone, "spec.backup.verification", problems)?;
+        Some(Verification {
+            schedule,
+            suspended: wish.suspend.unwrap_or_default(),
+        })
+    });
+    Settings {
+        schedules,
+        policies,
+        verification,
     }
-    Settings { schedules, policies }
 }
 
 fn with_switches(wish: &BackupSchedule, schedule: Schedule) -> ScheduleSettings {

@@ -29,4 +29,5 @@ mod requests;
 mod rules;
 mod states;
 mod status;
+mod verifications;
 mod world;

@@ -3,13 +3,13 @@
 //! It clones a replica into a temporary server, boots the copy once, stops it cleanly, and streams the data directory to the
 //! store, manifest last. What came of it is the container's termination message, how far it is a page.
 
-mod page;
-mod progress;
+pub(crate) mod page;
+pub(crate) mod progress;
 mod server;
-mod store;
+pub(crate) mod store;
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ use crate::config::{Config, ConfigError, Paths, Peers, Ports, Programs, Stores, 
 use crate::mysqld::chain;
 
 /// Where a container leaves its last words.
-const LAST_WORDS: &str = "/dev/termination-log";
+pub(crate) const LAST_WORDS: &str = "/dev/termination-log";
 /// How long an upload may take to be aborted when the pod is stopped.
 const ABORT: Duration = Duration::from_secs(20);
 
@@ -107,12 +107,12 @@ pub fn temporary(paths: Paths, programs: Programs) -> Config {
 /// Why there is no backup: a word for status, and a sentence with what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
-    reason: &'static str,
-    message: String,
+    pub(crate) reason: &'static str,
+    pub(crate) message: String,
 }
 
 impl Failure {
-    fn new(reason: &'static str, message: impl Into<String>) -> Self {
+    pub(crate) fn new(reason: &'static str, message: impl Into<String>) -> Self {
         Self {
             reason,
             message: message.into(),
@@ -120,28 +120,17 @@ impl Failure {
     }
 
     /// One that an error caused.
-    fn of(reason: &'static str, error: &dyn std::error::Error) -> Self {
+    pub(crate) fn of(reason: &'static str, error: &dyn std::error::Error) -> Self {
         Self::new(reason, chain(error))
     }
 }
 
 /// Makes the backup until SIGTERM or SIGINT, and leaves the last words. `Err` is why it failed.
 pub async fn run(settings: Settings) -> Result<(), String> {
-    let (mut terminate, mut interrupt) = match (signal(SignalKind::terminate()), signal(SignalKind::interrupt())) {
-        (Ok(terminate), Ok(interrupt)) => (terminate, interrupt),
-        _ => return Err("failed to listen for signals".to_owned()),
-    };
-    let stop = async move {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-    };
+    let stop = asked_to_stop()?;
     let last_words = settings.last_words.clone();
     let outcome = make(settings, stop).await;
-    if let Err(error) = std::fs::write(&last_words, outcome.to_text()) {
-        tracing::error!(%error, "failed to write the termination message");
-    }
+    leave(&last_words, &outcome.to_text());
     match outcome {
         Outcome::Stored(stored) => {
             tracing::info!(
@@ -153,6 +142,27 @@ pub async fn run(settings: Settings) -> Result<(), String> {
             Ok(())
         }
         Outcome::Failed { reason, message } => Err(format!("{reason}: {message}")),
+    }
+}
+
+/// Ready when SIGTERM or SIGINT comes.
+pub(crate) fn asked_to_stop() -> Result<impl Future<Output = ()> + Send, String> {
+    let (mut terminate, mut interrupt) = match (signal(SignalKind::terminate()), signal(SignalKind::interrupt())) {
+        (Ok(terminate), Ok(interrupt)) => (terminate, interrupt),
+        _ => return Err("failed to listen for signals".to_owned()),
+    };
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    })
+}
+
+/// Leaves the last words of a Job.
+pub(crate) fn leave(last_words: &Path, text: &str) {
+    if let Err(error) = std::fs::write(last_words, text) {
+        tracing::error!(%error, "failed to write the termination message");
     }
 }
 

@@ -17,7 +17,7 @@ use crate::local::ask_on;
 use crate::tls;
 
 /// Serves it until the task is aborted.
-pub(super) async fn serve(address: SocketAddr, course: Arc<Course>) -> std::io::Result<JoinHandle<()>> {
+pub(crate) async fn serve(address: SocketAddr, course: Arc<Course>) -> std::io::Result<JoinHandle<()>> {
     let listener = tls::listen(address).await?;
     let pages = Router::new()
         .route("/status", get(status))

@@ -1,4 +1,4 @@
-//! How far a backup is, and whether it moves.
+//! How far a backup or a verification is, and whether it moves.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,8 +12,8 @@ const WINDOW: Duration = Duration::from_secs(10);
 /// Between two looks whether it moves.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// The course of a backup.
-pub(super) struct Course(Mutex<State>);
+/// The course of one.
+pub(crate) struct Course(Mutex<State>);
 
 struct State {
     step: BackupStep,
@@ -65,13 +65,21 @@ impl State {
 
 impl Course {
     /// Another step begins.
-    pub(super) fn begin(&self, step: BackupStep, total: Option<u64>) {
+    pub(crate) fn begin(&self, step: BackupStep, total: Option<u64>) {
         tracing::info!(?step, total, "a step begins");
         *self.lock() = State::new(step, total);
     }
 
+    /// So much of this step is done; it begins with that, unless it has begun.
+    pub(crate) fn reach(&self, step: BackupStep, done: u64, total: Option<u64>) {
+        if self.lock().step != step {
+            self.begin(step, total);
+        }
+        self.done(done, total);
+    }
+
     /// So many bytes of the step are done.
-    pub(super) fn done(&self, bytes: u64, total: Option<u64>) {
+    pub(crate) fn done(&self, bytes: u64, total: Option<u64>) {
         let mut state = self.lock();
         let now = Instant::now();
         if state.bytes != bytes {
@@ -82,8 +90,8 @@ impl Course {
         state.sample(now);
     }
 
-    /// The server has written so many bytes so far: a recovery moves nothing else.
-    pub(super) fn written(&self, bytes: u64) {
+    /// The server has written, or moved, so many bytes so far: a recovery of its own moves nothing else.
+    pub(crate) fn written(&self, bytes: u64) {
         let mut state = self.lock();
         if state.written != bytes {
             state.written = bytes;
@@ -92,7 +100,7 @@ impl Course {
     }
 
     /// What the page shows.
-    pub(super) fn progress(&self) -> Progress {
+    pub(crate) fn progress(&self) -> Progress {
         let state = self.lock();
         Progress {
             step: state.step,
@@ -104,16 +112,19 @@ impl Course {
     }
 
     /// The present step, in words.
-    pub(super) fn doing(&self) -> &'static str {
+    pub(crate) fn doing(&self) -> &'static str {
         match self.lock().step {
             BackupStep::Copy => "the donor was copied",
             BackupStep::Boot => "the copy was started",
             BackupStep::Upload => "it was stored",
+            BackupStep::Fetch => "what is stored was fetched",
+            BackupStep::Replay => "the archive was applied",
+            BackupStep::Check => "tables were checked",
         }
     }
 
     /// Returns when nothing has moved for so long.
-    pub(super) async fn stalled(&self, limit: Duration) {
+    pub(crate) async fn stalled(&self, limit: Duration) {
         loop {
             if self.lock().moved.elapsed() >= limit {
                 return;

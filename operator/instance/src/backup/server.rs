@@ -8,12 +8,11 @@ use std::time::Duration;
 use mainstay_core::GtidSet;
 use mainstay_core::backup::plan::BackupStep;
 use mainstay_core::backup::wire::Donor;
-use mainstay_mysql::accounts::{Credentials, InitFile};
+use mainstay_mysql::accounts::InitFile;
 use mainstay_mysql::adapter::Adapter;
 use mainstay_mysql::state::ServerState;
 use mainstay_mysql::{CloneDonor, Mysql, Version};
 use rustix::process::Signal;
-use secrecy::SecretString;
 use tokio::time::{interval, sleep, timeout};
 
 use super::Failure;
@@ -202,14 +201,7 @@ impl Servers {
 
     /// A password that nobody else knows, for the account with which this program logs in. A recovery sets those of its cluster.
     fn secrets(&self) -> Secrets {
-        let password = format!("{}{}", uuid::Uuid::new_v4().simple(), uuid::Uuid::new_v4().simple());
-        let secrets = Secrets {
-            credentials: Credentials {
-                manager: Some(SecretString::from(password)),
-                ..Credentials::default()
-            },
-            ..Secrets::default()
-        };
+        let secrets = Secrets::throw_away();
         self.runner.redactor.learn(&secrets);
         secrets
     }

@@ -31,7 +31,7 @@ fn manifest_failed(error: ManifestError) -> Failure {
 }
 
 /// The access that is mounted.
-pub(super) fn access(directory: &Path) -> Result<Access, Failure> {
+pub(crate) fn access(directory: &Path) -> Result<Access, Failure> {
     let access = Access::read(directory).map_err(|error| Failure::of("AccessRefused", &error))?;
     access.ok_or_else(|| {
         Failure::new(
@@ -42,7 +42,7 @@ pub(super) fn access(directory: &Path) -> Result<Access, Failure> {
 }
 
 /// Its client.
-pub(super) async fn open(access: &Access) -> Result<Arc<dyn Store>, Failure> {
+pub(crate) async fn open(access: &Access) -> Result<Arc<dyn Store>, Failure> {
     let opened = S3::new(access.store.clone()).await;
     Ok(Arc::new(opened.map_err(|error| Failure::of("AccessRefused", &error))?))
 }

@@ -64,7 +64,7 @@ pub(crate) enum RestoreError {
     /// The volume is too small.
     #[error(
         "the volume has {free} MiB free, and {needed} MiB are needed: {data} MiB for the backup, {replayed} MiB for binlogs \
-         on their way, and some to spare; set spec.storage.size to more"
+         on their way, and some to spare; set {field} to more"
     )]
     Space {
         /// MiB that are free.
@@ -75,10 +75,14 @@ pub(crate) enum RestoreError {
         data: u64,
         /// Of these for binlogs on their way.
         replayed: u64,
+        /// What says how large the volume is.
+        field: &'static str,
     },
     /// The volume filled up while binlogs were replayed.
-    #[error("the volume is full, and {left} transactions are still to be replayed; set spec.storage.size to more")]
+    #[error("the volume is full, and {left} transactions are still to be replayed; set {field} to more")]
     Full {
+        /// What says how large the volume is.
+        field: &'static str,
         /// Transactions that are left.
         left: u64,
     },
@@ -125,6 +129,29 @@ pub(crate) enum RestoreError {
         /// What there is.
         found: GtidSet,
     },
+    /// It would begin with an older backup than the one that is to be verified.
+    #[error(
+        "a recovery of now would not begin with the newest backup {newest}, but with {base}: the newest one is not complete \
+         in the store, cannot be read, or holds what was never acknowledged; make another backup{unreadable}"
+    )]
+    NotNewest {
+        /// The newest backup.
+        newest: String,
+        /// That with which it would begin.
+        base: String,
+        /// What is known of backups that cannot be read.
+        unreadable: String,
+    },
+    /// A table cannot be read.
+    #[error(
+        "the table {table} cannot be read, or is inconsistent: {reason}; look at it in the cluster (CHECK TABLE), and use another backup"
+    )]
+    Check {
+        /// Which.
+        table: String,
+        /// What the server says.
+        reason: String,
+    },
     /// Something more important came.
     #[error("it was stopped")]
     Stopped,
@@ -133,6 +160,29 @@ pub(crate) enum RestoreError {
 impl RestoreError {
     pub(super) fn volume(what: &'static str) -> impl Fn(io::Error) -> Self {
         move |source| Self::Volume { what, source }
+    }
+
+    /// What went wrong, in one word (docs/backup.md, "Verification").
+    pub(crate) const fn word(&self) -> &'static str {
+        match self {
+            Self::Settings(_) => "AccessRefused",
+            Self::Catalog(CatalogError::Store(_)) | Self::Archive(ArchiveError::Store(_)) => "StoreFailed",
+            // That the keys fit is known before anything is fetched: what cannot be decrypted later is damaged.
+            Self::Catalog(CatalogError::Key { .. }) => "KeyMissing",
+            Self::Catalog(CatalogError::SegmentMissing { .. }) => "SegmentMissing",
+            Self::Catalog(_) | Self::Empty { .. } | Self::Unknown { .. } => "NotRecoverable",
+            Self::Archive(ArchiveError::Target { .. }) | Self::Volume { .. } => "VolumeFailed",
+            Self::Archive(_) | Self::Segment { .. } => "Damaged",
+            Self::Version { .. } => "Version",
+            Self::Space { .. } | Self::Full { .. } => "NoRoom",
+            Self::NoPassword | Self::Run(_) | Self::Mysql(_) => "ServerFailed",
+            Self::Ended { .. } => "ServerEnded",
+            Self::Applier { .. } => "ReplayFailed",
+            Self::Mismatch { .. } => "Mismatch",
+            Self::NotNewest { .. } => "NotNewest",
+            Self::Check { .. } => "CheckFailed",
+            Self::Stopped => "Interrupted",
+        }
     }
 
     /// Whether the same may succeed in a moment without anybody doing something.
@@ -155,6 +205,8 @@ impl RestoreError {
             | Self::Space { .. }
             | Self::Full { .. }
             | Self::Applier { .. }
+            | Self::NotNewest { .. }
+            | Self::Check { .. }
             | Self::Mismatch { .. } => false,
         }
     }

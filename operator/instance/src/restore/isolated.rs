@@ -1,6 +1,7 @@
 //! The server on recovered files: without network, so that nobody connects before the data are a new cluster's.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
 use mainstay_core::GtidSet;
@@ -14,7 +15,7 @@ use tokio::time::{sleep, timeout};
 
 use super::{Restore, RestoreError};
 use crate::mysqld::{Runner, Server};
-use crate::process::Exit;
+use crate::process::{self, Exit};
 
 /// Between two attempts to reach it.
 const POLL: Duration = Duration::from_millis(100);
@@ -27,14 +28,18 @@ pub(super) struct Isolated {
     process: Mutex<Option<Server>>,
     client: Mutex<Option<Arc<RecoveringServer>>>,
     runner: Mutex<Option<Runner>>,
+    /// Its process, once there is one.
+    pid: AtomicI32,
 }
 
 impl Isolated {
     /// Starts it, and waits until it answers: crash recovery of a large server takes as long as it takes.
     pub(super) async fn start(&self, restore: &Restore, password: SecretString) -> Result<(), RestoreError> {
         let runner = &restore.runner;
-        let started = runner.recover(&restore.directory, &restore.scratch, &restore.secrets);
-        *self.process.lock().await = Some(started.map_err(RestoreError::Run)?);
+        let started = runner.recover(&restore.directory, &restore.scratch, &restore.secrets, restore.size);
+        let server = started.map_err(RestoreError::Run)?;
+        self.pid.store(server.child.pid(), Ordering::Relaxed);
+        *self.process.lock().await = Some(server);
         *self.runner.lock().await = Some(runner.clone());
         let client = Arc::new(RecoveringServer::new(runner.config.paths.socket(), password));
         *self.client.lock().await = Some(Arc::clone(&client));
@@ -84,6 +89,25 @@ impl Isolated {
         let client = self.client().await?;
         let work = async { client.executed().await.map_err(RestoreError::Mysql) };
         self.with("it was being asked what it holds", work).await
+    }
+
+    /// Asks it something.
+    pub(super) async fn ask<T>(
+        &self,
+        during: &'static str,
+        question: impl AsyncFnOnce(&RecoveringServer) -> Result<T, MysqlError>,
+    ) -> Result<T, RestoreError> {
+        let client = self.client().await?;
+        let work = async { question(client.as_ref()).await.map_err(RestoreError::Mysql) };
+        self.with(during, work).await
+    }
+
+    /// Bytes that it read and wrote until now.
+    pub(super) fn moved(&self) -> u64 {
+        match self.pid.load(Ordering::Relaxed) {
+            0 => 0,
+            pid => process::moved(pid).unwrap_or_default(),
+        }
     }
 
     /// Begins to replay a file of the relay log's directory, up to this transaction if one is named.

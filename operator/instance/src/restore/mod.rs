@@ -9,6 +9,8 @@ mod error;
 mod isolated;
 mod relay;
 mod replay;
+mod stage;
+mod verify;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -26,7 +28,10 @@ use tokio::time::{Instant, interval};
 
 pub(crate) use error::RestoreError;
 use isolated::Isolated;
+pub(crate) use stage::{Stage, Tell};
+pub(crate) use verify::Proof;
 
+use crate::cnf::Size;
 use crate::disk;
 use crate::mysqld::Runner;
 use crate::secrets::Secrets;
@@ -39,9 +44,6 @@ const MIB: u64 = 1024 * 1024;
 
 /// Files of a backup that belong to the server that it was taken from.
 const FOREIGN: [&str; 2] = ["auto.cnf", "mysqld-auto.cnf"];
-
-/// Where a recovery says how far it is.
-pub(crate) type Tell = Arc<dyn Fn(String) + Send + Sync>;
 
 /// Everything that a recovery works with.
 pub(crate) struct Restore {
@@ -58,6 +60,8 @@ pub(crate) struct Restore {
     /// For binlogs on their way, on the same file system; what is there is deleted.
     pub(crate) scratch: PathBuf,
     pub(crate) tell: Tell,
+    /// Of the server that runs on it meanwhile.
+    pub(crate) size: Size,
 }
 
 impl Restore {
@@ -86,24 +90,8 @@ impl Restore {
     }
 
     async fn make(&self, order: &RecoveryOrder, server: &Isolated) -> Result<Recovered, RestoreError> {
-        self.clear(&[&self.scratch, &self.directory]).await?;
-        (self.tell)("reading what is stored".to_owned());
-        let source = catalog::find(self.store.as_ref(), &order.source).await?;
-        let catalog = Catalog::read(self.store.as_ref(), source).await?;
-        for problem in &catalog.unreadable {
-            tracing::warn!(problem, "a backup cannot be used");
-        }
-        let plan = catalog.plan(self.store.as_ref(), &order.target, &self.keys).await?;
-        drop(catalog);
-        self.can_be_made(&plan)?;
-        tracing::info!(
-            backup = %plan.base.id, reaches = %plan.plan.reaches, bytes = plan.base.uncompressed_bytes,
-            segments = plan.steps.iter().map(|step| step.segments.len()).sum::<usize>(),
-            "recovering"
-        );
-        self.copy(&plan).await?;
-        self.start(server, &plan.base.gtid_executed).await?;
-        replay::Replay::new(self, server, &plan).run().await?;
+        let (plan, _unreadable) = self.plan(order).await?;
+        self.rebuild(&plan, server).await?;
         self.finish(server, &plan.plan.reaches).await?;
         let volume = self.directory.clone();
         self.blocking("make the recovered data durable", move || disk::sync_all(&volume))
@@ -115,6 +103,40 @@ impl Restore {
             time: plan.plan.reaches_time,
             completed_at: micros(Timestamp::now()),
         })
+    }
+
+    /// Plans it, and proves that everything it needs is there; also the backups that cannot be read, and why.
+    async fn plan(&self, order: &RecoveryOrder) -> Result<(PlannedRecovery, Vec<String>), RestoreError> {
+        self.clear(&[&self.scratch, &self.directory]).await?;
+        (self.tell)(Stage::Reading);
+        let source = catalog::find(self.store.as_ref(), &order.source).await?;
+        let catalog = Catalog::read(self.store.as_ref(), source).await?;
+        for problem in &catalog.unreadable {
+            tracing::warn!(problem, "a backup cannot be used");
+        }
+        let plan = catalog.plan(self.store.as_ref(), &order.target, &self.keys).await?;
+        Ok((plan, catalog.unreadable))
+    }
+
+    /// The backup with everything that is to be replayed on it, and a server that runs on it.
+    async fn rebuild(&self, plan: &PlannedRecovery, server: &Isolated) -> Result<(), RestoreError> {
+        self.can_be_made(plan)?;
+        tracing::info!(
+            backup = %plan.base.id, reaches = %plan.plan.reaches, bytes = plan.base.uncompressed_bytes,
+            segments = plan.steps.iter().map(|step| step.segments.len()).sum::<usize>(),
+            "recovering"
+        );
+        self.copy(plan).await?;
+        self.start(server, &plan.base.gtid_executed).await?;
+        replay::Replay::new(self, server, plan).run().await
+    }
+
+    /// The field that says how large the volume is.
+    const fn size_field(&self) -> &'static str {
+        match self.size {
+            Size::Instance => "spec.storage.size",
+            Size::Small => "spec.backup.volume.size",
+        }
     }
 
     /// What is known before anything is fetched.
@@ -152,6 +174,7 @@ impl Restore {
                 needed: needed / MIB,
                 data: base.uncompressed_bytes / MIB,
                 replayed: replayed / MIB,
+                field: self.size_field(),
             });
         }
         Ok(())
@@ -199,19 +222,20 @@ impl Restore {
             let size = tokio::task::spawn_blocking(move || size_of(&directory)).await;
             let Ok(size) = size else { continue };
             let seconds = at.elapsed().as_secs().max(1);
-            let rate = size.saturating_sub(before) / seconds / MIB;
+            let rate = size.saturating_sub(before) / seconds;
             (before, at) = (size, Instant::now());
-            (self.tell)(format!(
-                "recovering {backup}: {} of {} MiB, {rate} MiB/s",
-                size / MIB,
-                total / MIB
-            ));
+            (self.tell)(Stage::Fetching {
+                backup: backup.to_owned(),
+                bytes: size,
+                total,
+                rate,
+            });
         }
     }
 
     /// Starts a server on the files, without network, and proves that they hold what their manifest says.
     async fn start(&self, server: &Isolated, expected: &GtidSet) -> Result<(), RestoreError> {
-        (self.tell)("starting a server on the recovered files".to_owned());
+        (self.tell)(Stage::Starting);
         let Some(password) = self.secrets.credentials.manager.clone() else {
             return Err(RestoreError::NoPassword);
         };
@@ -229,17 +253,23 @@ impl Restore {
 
     /// Proves that exactly the planned point was reached, makes the data the new cluster's, and ends the server.
     async fn finish(&self, server: &Isolated, reaches: &GtidSet) -> Result<(), RestoreError> {
-        (self.tell)("ending the recovery".to_owned());
+        (self.tell)(Stage::Ending);
         server.take_over(self.secrets.root.as_ref()).await?;
-        let executed = server.executed().await?;
-        if executed != *reaches {
-            return Err(RestoreError::Mismatch {
-                what: "the recovery",
-                expected: reaches.clone(),
-                found: executed,
-            });
-        }
+        self.prove_point(server, reaches).await?;
         server.stop().await
+    }
+
+    /// Exactly what was planned is there.
+    async fn prove_point(&self, server: &Isolated, reaches: &GtidSet) -> Result<(), RestoreError> {
+        let executed = server.executed().await?;
+        if executed == *reaches {
+            return Ok(());
+        }
+        Err(RestoreError::Mismatch {
+            what: "the recovery",
+            expected: reaches.clone(),
+            found: executed,
+        })
     }
 
     async fn clear(&self, directories: &[&Path]) -> Result<(), RestoreError> {

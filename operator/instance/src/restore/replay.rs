@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep};
 
 use super::isolated::Isolated;
 use super::relay::RelayLog;
-use super::{Restore, RestoreError, TELL};
+use super::{Restore, RestoreError, Stage, TELL};
 use crate::disk;
 use crate::mysqld::chain;
 
@@ -207,7 +207,7 @@ impl<'a> Replay<'a> {
     fn tell(&self, executed: &GtidSet) {
         let all = self.left(&self.plan.base.gtid_executed);
         let done = all.saturating_sub(self.left(executed));
-        (self.restore.tell)(format!("replaying the archive: {done} of {all} transactions"));
+        (self.restore.tell)(Stage::Replaying { done, total: all });
     }
 
     /// A server whose disk is full waits until there is room, for ever if need be.
@@ -215,6 +215,7 @@ impl<'a> Replay<'a> {
         let space = disk::space(&self.restore.scratch).map_err(RestoreError::volume("look at the volume"))?;
         if space.free < FULL {
             return Err(RestoreError::Full {
+                field: self.restore.size_field(),
                 left: self.left(executed),
             });
         }

@@ -17,6 +17,7 @@ use tokio::time::{Instant, sleep};
 
 use super::directory::blocking;
 use super::{Next, SuperviseError, Supervisor};
+use crate::cnf::Size;
 use crate::mysqld::chain;
 use crate::restore::{Restore, RestoreError, Tell};
 use crate::shared::Shared;
@@ -142,8 +143,8 @@ impl Supervisor {
             Err(error) => return Ok(Attempt::Failed(RestoreError::Settings(error))),
         };
         let shared = Arc::clone(&self.shared);
-        let tell: Tell = Arc::new(move |message| {
-            shared.set_process(|process| process.message = message);
+        let tell: Tell = Arc::new(move |stage| {
+            shared.set_process(|process| process.message = stage.to_string());
         });
         let paths = &self.shared.config.paths;
         let restore = Restore {
@@ -155,6 +156,7 @@ impl Supervisor {
             directory: paths.data_init(),
             scratch: paths.scratch(),
             tell,
+            size: Size::Instance,
         };
         let tmp = paths.tmp();
         blocking("make the directory for temporary files", move || {

@@ -55,7 +55,10 @@ impl Passes {
         let key = self::key(stored, "upload");
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a size in bytes")]
         let size = self.stored as u64;
-        let body = Noise { left: size, block: noise() };
+        let body = Noise {
+            left: size,
+            block: noise(),
+        };
         let options = StreamOptions {
             existing: Existing::Replace,
             expected: Some(size),

@@ -76,7 +76,9 @@ fn say(result: &Value) {
 }
 
 pub(crate) async fn backup(args: &[String]) {
-    let [root, config_file, page, task] = args else { panic!("{args:?}") };
+    let [root, config_file, page, task] = args else {
+        panic!("{args:?}")
+    };
     let task = Task::from_text(task).unwrap();
     let settings = settings(Path::new(root), Path::new(config_file), task, page.parse().unwrap());
     match make(settings, std::future::pending()).await {
@@ -118,11 +120,9 @@ pub(crate) async fn restore(args: &[String]) {
         tokio::time::sleep(crate::LOOK).await;
     }
     let (seconds, rss) = (began.elapsed().as_secs_f64(), rss_mb());
-    let found = tokio::time::timeout(PATIENCE * 10, async {
-        crate::sum(&mut node.inside().await).await
-    })
-    .await
-    .unwrap();
+    let found = tokio::time::timeout(PATIENCE * 10, async { crate::sum(&mut node.inside().await).await })
+        .await
+        .unwrap();
     assert_eq!(&found, sum, "the rows are others");
     cluster.cut().await;
     say(&json!({"seconds": seconds, "unpacked_s": unpacked.unwrap(), "rss_mb": rss}));

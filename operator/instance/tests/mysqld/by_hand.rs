@@ -24,7 +24,10 @@ const PASSWORD: &str = "my own $ecret";
 
 /// What is shown as code below a heading, block by block.
 fn blocks(page: &str, heading: &str) -> Vec<String> {
-    let section = page.split_once(&format!("\n### {heading}\n")).expect("the page has it").1;
+    let section = page
+        .split_once(&format!("\n### {heading}\n"))
+        .expect("the page has it")
+        .1;
     let section = section.split("\n#").next().unwrap();
     let mut blocks = vec![String::new()];
     for line in section.lines() {
@@ -45,7 +48,7 @@ fn executable(path: &Path, text: &str) {
 
 /// The programs of the image, by their names: as they are on a machine on which they are installed. There, an account `mysql`
 /// runs them, too.
-fn install(into: &Path, cluster: &Cluster) {
+pub(crate) fn install(into: &Path, cluster: &Cluster) {
     let quote = |words: &[OsString]| {
         let words = words.iter().map(|word| format!("'{}'", word.to_str().unwrap()));
         words.collect::<Vec<_>>().join(" ")
@@ -96,14 +99,29 @@ async fn a_person_with_the_page_alone_brings_everything_back() {
     // What any S3 client does.
     let from = stored.gateway.file(&stored.cluster.backup_manifest(&backup));
     let from = from.ancestors().nth(3).unwrap();
-    let copied = Command::new("cp").arg("-r").args([from, &folder]).status().await.unwrap();
+    let copied = Command::new("cp")
+        .arg("-r")
+        .args([from, &folder])
+        .status()
+        .await
+        .unwrap();
     assert!(copied.success());
     write(&folder.join("key.txt"), key.to_text().expose_secret());
     write(&folder.join("init.sql"), &init.replace('…', PASSWORD));
     install(&files.path().join("bin"), &cluster);
-    let script = [&unpack.replace(EXAMPLE, backup.as_str()), boot, replay, "touch done\nwait\n"].join("\n");
+    let script = [
+        &unpack.replace(EXAMPLE, backup.as_str()),
+        boot,
+        replay,
+        "touch done\nwait\n",
+    ]
+    .join("\n");
     println!("{script}");
-    let path = format!("{}:{}", files.path().join("bin").display(), std::env::var("PATH").unwrap());
+    let path = format!(
+        "{}:{}",
+        files.path().join("bin").display(),
+        std::env::var("PATH").unwrap()
+    );
     let log = std::fs::File::create(files.path().join("log")).unwrap();
     let mut person = Command::new("bash")
         .args(["-c", &script])
@@ -133,6 +151,9 @@ async fn a_person_with_the_page_alone_brings_everything_back() {
     assert_eq!(content(&mut root).await, expected);
     let reached: Option<String> = root.query_first("SELECT @@GLOBAL.gtid_executed").await.unwrap();
     let reached: GtidSet = reached.unwrap().parse().unwrap();
-    assert!(reached.contains(&executed) && !reached.contains_gtid(&lost), "{reached}");
+    assert!(
+        reached.contains(&executed) && !reached.contains_gtid(&lost),
+        "{reached}"
+    );
     assert_eq!(reached, executed);
 }

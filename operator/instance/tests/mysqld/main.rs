@@ -29,3 +29,4 @@ mod replication;
 mod restores;
 mod stops;
 mod support;
+mod verifications;

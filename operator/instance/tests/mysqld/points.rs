@@ -200,7 +200,9 @@ impl Shop {
         assert!(waiting.await.unwrap().is_err(), "nobody was told that it is committed");
         let known: BTreeSet<String> = self.marks.iter().map(|mark| mark.gtid.to_string()).collect();
         let written = binlogs(&self.cluster.nodes[lost]);
-        let last = transactions(written.last().unwrap()).pop().expect("it is in the binlog");
+        let last = transactions(written.last().unwrap())
+            .pop()
+            .expect("it is in the binlog");
         let last = last.transaction.gtid;
         assert!(!known.contains(&last.to_string()), "{last}");
         self.cluster.make_primary_when_applied(winner).await;
@@ -250,7 +252,12 @@ impl Shop {
         let last = self.marks.len() - 1;
         for (number, mark) in self.marks.iter().enumerate().skip(first) {
             let at = times[&mark.gtid.to_string()];
-            assert!(mark.before <= at && at <= mark.after, "{} {at} {}", mark.before, mark.after);
+            assert!(
+                mark.before <= at && at <= mark.after,
+                "{} {at} {}",
+                mark.before,
+                mark.after
+            );
             let next = self.marks.get(number + 1);
             match (number % 4, next) {
                 (0, _) => add("to", Target::Gtid(mark.gtid.clone()), number),
@@ -333,9 +340,17 @@ async fn recovers(shop: &Shop, targets: impl Iterator<Item = &(String, Target, u
         for (name, expected) in &mark.content {
             assert_eq!(content.get(name), Some(expected), "{what}: {name}");
         }
-        assert_eq!(content.len(), mark.content.len(), "{what}: there is more than there was");
+        assert_eq!(
+            content.len(),
+            mark.content.len(),
+            "{what}: there is more than there was"
+        );
         let recovered = report.recovered.as_deref().unwrap();
-        assert!(recovered.reached.contains(&mark.executed), "{what}: {}", recovered.reached);
+        assert!(
+            recovered.reached.contains(&mark.executed),
+            "{what}: {}",
+            recovered.reached
+        );
         assert!(
             next.is_none_or(|next| !recovered.reached.contains_gtid(&next.gtid)),
             "{what}: {}",
@@ -357,12 +372,18 @@ async fn refuses(shop: &Shop, lost: &Gtid, times: &BTreeMap<String, Timestamp>, 
     let next: Gtid = {
         let text = last.gtid.to_string();
         let (source, number) = text.rsplit_once(':').unwrap();
-        format!("{source}:{}", number.parse::<u64>().unwrap() + 1000).parse().unwrap()
+        format!("{source}:{}", number.parse::<u64>().unwrap() + 1000)
+            .parse()
+            .unwrap()
     };
     let (early, beyond) = ("before the first backup", "beyond what is stored");
     let cases = [
         (Target::Time(backup - tick), early, first.completed.to_string()),
-        (Target::Gtid(shop.marks[0].gtid.clone()), early, first.completed.to_string()),
+        (
+            Target::Gtid(shop.marks[0].gtid.clone()),
+            early,
+            first.completed.to_string(),
+        ),
         (Target::Time(*newest + tick), beyond, newest.to_string()),
         (Target::Time(Timestamp::now()), beyond, newest.to_string()),
         (
@@ -377,8 +398,15 @@ async fn refuses(shop: &Shop, lost: &Gtid, times: &BTreeMap<String, Timestamp>, 
     let (before, keys) = (shop.stored.everything().await, shop.stored.keys());
     for (target, why, reach) in cases {
         let message = refused(&mut cluster.nodes[0], &shop.stored, &target, &keys).await;
-        assert!(message.contains(why) && message.contains(&reach), "{target:?}: {message}");
+        assert!(
+            message.contains(why) && message.contains(&reach),
+            "{target:?}: {message}"
+        );
     }
-    assert_eq!(shop.stored.everything().await, before, "nothing in the store was touched");
+    assert_eq!(
+        shop.stored.everything().await,
+        before,
+        "nothing in the store was touched"
+    );
     cluster.cut().await;
 }

@@ -71,7 +71,13 @@ async fn objects_that_are_harmed_are_named_and_nothing_is_made_of_the_rest() {
     let cluster = &stored.cluster;
     let segment = segments.last().unwrap();
     let indexes = cluster.segment_indexes(1);
-    let index = stored.everything().await.into_keys().filter(|key| key.as_str().starts_with(indexes.as_str())).last().unwrap();
+    let index = stored
+        .everything()
+        .await
+        .into_keys()
+        .filter(|key| key.as_str().starts_with(indexes.as_str()))
+        .last()
+        .unwrap();
     let (manifest, data) = (cluster.backup_manifest(backup), cluster.backup_data(backup, true));
     let (reign, segment) = (cluster.reign_manifest(1), cluster.segment(1, segment.sequence, true));
     let cases: [(&Key, Harm, &str); 15] = [
@@ -100,7 +106,11 @@ async fn objects_that_are_harmed_are_named_and_nothing_is_made_of_the_rest() {
         let before = stored.everything().await;
         let message = refused(node, stored, &target, &keys).await;
         assert!(message.contains(reason), "{harm:?} {key}: {message}");
-        assert_eq!(stored.everything().await, before, "{harm:?} {key}: something was deleted");
+        assert_eq!(
+            stored.everything().await,
+            before,
+            "{harm:?} {key}: something was deleted"
+        );
         harmed.undo();
     }
     // Without harm, at once.

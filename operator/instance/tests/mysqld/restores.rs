@@ -22,22 +22,22 @@ use crate::support::{self, Cluster, Node, ROOT, clone_of, show_logs, until};
 pub(crate) const LANES: usize = 3;
 
 /// A point in the life of the source.
-struct Point {
-    gtid: Gtid,
+pub(crate) struct Point {
+    pub(crate) gtid: Gtid,
     /// When its last transaction was committed, as its binlog says.
     at: Timestamp,
     content: Content,
 }
 
 /// A single primary whose life is noted transaction by transaction.
-struct Source {
+pub(crate) struct Source {
     cluster: Cluster,
-    uuid: String,
-    points: Vec<Point>,
+    pub(crate) uuid: String,
+    pub(crate) points: Vec<Point>,
 }
 
 /// Each of them is one transaction. What is written in the meantime does not depend on the time.
-const LIFE: [&str; 28] = [
+pub(crate) const LIFE: [&str; 28] = [
     "CREATE DATABASE a",
     "CREATE TABLE a.t (id INT PRIMARY KEY, v VARCHAR(200), KEY (v)) ENGINE=InnoDB",
     "INSERT INTO a.t VALUES (1,'one'),(2,'two')",
@@ -69,7 +69,7 @@ const LIFE: [&str; 28] = [
 ];
 
 impl Source {
-    async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         let mut cluster = Cluster::bootstrap(1).await;
         // The first accounts are there.
         drop(cluster.nodes[0].root().await);
@@ -81,17 +81,17 @@ impl Source {
         }
     }
 
-    fn node(&self) -> &Node {
+    pub(crate) fn node(&self) -> &Node {
         &self.cluster.nodes[0]
     }
 
-    async fn executed(&mut self) -> GtidSet {
+    pub(crate) async fn executed(&mut self) -> GtidSet {
         let mut inside = self.node().inside().await;
         let text: Option<String> = inside.query_first("SELECT @@GLOBAL.gtid_executed").await.unwrap();
         text.unwrap().parse().unwrap()
     }
 
-    async fn does(&mut self, statement: &str) {
+    pub(crate) async fn does(&mut self, statement: &str) {
         let before = self.executed().await;
         let mut inside = self.node().inside().await;
         inside.query_drop(statement).await.unwrap();
@@ -107,7 +107,7 @@ impl Source {
     }
 
     /// Stops the server cleanly, does something with its files, and starts it again as the primary.
-    async fn stopped<T>(&mut self, work: impl AsyncFnOnce(&Node, &GtidSet, &str) -> T) -> T {
+    pub(crate) async fn stopped<T>(&mut self, work: impl AsyncFnOnce(&Node, &GtidSet, &str) -> T) -> T {
         let executed = self.executed().await;
         self.cluster.nodes[0].manager.take().unwrap().stop().await;
         let done = work(&self.cluster.nodes[0], &executed, &self.uuid).await;
@@ -124,7 +124,7 @@ impl Source {
     }
 
     /// Ends it, and notes when each point was committed.
-    async fn end(&mut self) -> Vec<PathBuf> {
+    pub(crate) async fn end(&mut self) -> Vec<PathBuf> {
         self.cluster.nodes[0].manager.take().unwrap().stop().await;
         let binlogs = binlogs(self.node());
         let times: BTreeMap<String, i64> = binlogs
@@ -286,7 +286,7 @@ async fn f06_a_recovery_reaches_every_point_exactly() {
 
 /// A source with one backup, and some transactions behind it.
 pub(crate) struct Small {
-    source: Source,
+    pub(crate) source: Source,
     pub(crate) stored: Stored,
     pub(crate) backup: BackupId,
     pub(crate) segments: Vec<Segment>,
@@ -380,7 +380,7 @@ async fn a_discarded_tail_does_not_come_back() {
     cluster.cut().await;
 }
 
-fn flip(path: &std::path::Path, at: usize) {
+pub(crate) fn flip(path: &std::path::Path, at: usize) {
     let mut bytes = std::fs::read(path).unwrap();
     let at = at.min(bytes.len() - 1);
     bytes[at] ^= 1;

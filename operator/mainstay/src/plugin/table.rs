@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use jiff::{SignedDuration, Timestamp};
-use mainstay_api::backup_status::BackupReference;
+use mainstay_api::backup_status::{BackupReference, VerificationResult, VerificationStatus};
 use mainstay_api::status::{ChangeKind, RecoveryPhase, RecoveryStatus, Role};
 use mainstay_core::status::{described, lasted, parts};
 
@@ -211,6 +211,9 @@ fn backup_line(backups: &Backups, now: Timestamp) -> String {
     if let Some(verified) = &backups.last_verified {
         let _ = write!(text, ", restored and checked {}", ago(verified));
     }
+    if let Some(run) = &backups.verification {
+        text.push_str(&verification(run, now));
+    }
     if let Some(failed) = &backups.last_failed {
         let _ = write!(text, ", {} failed {}", failed.name, ago(failed));
     }
@@ -218,6 +221,16 @@ fn backup_line(backups: &Backups, now: Timestamp) -> String {
         let _ = write!(text, "; recoverable to {}", reach(recoverable, now));
     }
     format!("Backups: {text}")
+}
+
+/// What the newest run adds to when one succeeded last.
+fn verification(run: &VerificationStatus, now: Timestamp) -> String {
+    match (run.result, &run.reached_time, &run.completed_at) {
+        (Some(VerificationResult::Verified), Some(reached), _) => format!(" up to {}", reached.0),
+        (Some(VerificationResult::Running), ..) => ", one is being restored and checked now".to_owned(),
+        (Some(VerificationResult::Failed), _, Some(at)) => format!(", a verification failed {} ago", age(at.0, now)),
+        (Some(VerificationResult::Verified | VerificationResult::Failed) | None, ..) => String::new(),
+    }
 }
 
 fn reach(recoverable: Recoverable, now: Timestamp) -> String {

@@ -66,6 +66,22 @@ fn backups_are_one_line() {
                 "observedAt": "2026-11-29T12:00:00.000000Z"}})),
         "Backups: shop-nightly-1 9h ago, restored and checked 2d ago; recoverable to 3s ago or later"
     );
+    let verified = |run: serde_json::Value| {
+        line(
+            json!({"lastSuccessful": good, "lastVerified": reference("shop-nightly-1", "2026-11-29T09:00:00.000000Z"),
+            "verification": run}),
+        )
+    };
+    let since = "2026-11-01T00:00:00.000000Z";
+    assert_eq!(
+        verified(json!({"since": since, "result": "Verified", "reachedTime": "2026-11-29T08:59:29.881302Z"})),
+        "Backups: shop-nightly-1 9h ago, restored and checked 3h ago up to 2026-11-29T08:59:29.881302Z"
+    );
+    assert_eq!(
+        verified(json!({"since": since, "result": "Failed", "completedAt": "2026-11-29T11:00:00.000000Z"})),
+        "Backups: shop-nightly-1 9h ago, restored and checked 3h ago, a verification failed 60m ago"
+    );
+    assert!(verified(json!({"since": since, "result": "Running"})).ends_with("is being restored and checked now"));
     assert_eq!(
         line(json!({"lastFailed": reference("shop-nightly-2", "2026-11-29T11:00:00.000000Z")})),
         "Backups: none has succeeded yet, shop-nightly-2 failed 60m ago"

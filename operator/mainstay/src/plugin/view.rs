@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt as _;
-use mainstay_api::backup_status::BackupReference;
+use mainstay_api::backup_status::{BackupReference, VerificationStatus};
 use mainstay_api::status::{ChangeKind, ElectionPhase, InstanceStatus, LastChange, Phases, RecoveryStatus, Role};
 use mainstay_api::{MySQLCluster, MySQLClusterStatus};
 use serde::Serialize;
@@ -136,6 +136,9 @@ pub(crate) struct Backups {
     /// The newest that was restored and checked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) last_verified: Option<BackupReference>,
+    /// The newest run of the verification.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) verification: Option<VerificationStatus>,
     /// How far a recovery could go.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) recoverable: Option<Recoverable>,
@@ -314,6 +317,7 @@ fn backups(cluster: &MySQLCluster, status: &MySQLClusterStatus, primary: Option<
         last_successful: known.and_then(|backup| backup.last_successful.clone()),
         last_failed: known.and_then(|backup| backup.last_failed.clone()),
         last_verified: known.and_then(|backup| backup.last_verified.clone()),
+        verification: known.and_then(|backup| backup.verification.clone()),
         recoverable: recoverable(status, primary),
     })
 }

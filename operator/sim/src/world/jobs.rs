@@ -1,5 +1,5 @@
 //! The Job controller, and what the pod of a backup does: it copies its donor for a while, stores the copy with its manifest,
-//! and leaves the termination message of the real program.
+//! and leaves the termination message of the real program. That of a verification looks for as long whether the store has the backup.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -12,6 +12,7 @@ use mainstay_controller::Pages;
 use mainstay_core::backup::BackupManifest;
 use mainstay_core::backup::manifest::{FORMAT, Method, StoredFile};
 use mainstay_core::backup::plan::{BackupStep, Progress, StoredBackup};
+use mainstay_core::backup::verify;
 use mainstay_core::backup::wire::{Outcome, Task};
 use mainstay_core::names::Names;
 use mainstay_store::{ACCESS_FILE, Access, Existing, Store as _};
@@ -86,10 +87,19 @@ impl Pages for SimPages {
     }
 }
 
-/// Whether a pod is one of a backup.
+/// Whether a pod is one of a backup, or of a verification.
 pub(super) fn is_backup(pod: &Value) -> bool {
     let labels = pod.pointer("/metadata/labels");
-    labels.is_some_and(|labels| labels.get("mysql.mainstay.dev/backup").is_some())
+    labels.is_some_and(|labels| labels.get("mysql.mainstay.dev/backup").is_some()) || is_verification(pod)
+}
+
+fn is_verification(pod: &Value) -> bool {
+    pod.pointer("/metadata/labels/mysql.mainstay.dev~1verifies").is_some()
+}
+
+/// The container that is judged.
+fn main_container(pod: &Value) -> &'static str {
+    if is_verification(pod) { "verify" } else { "backup" }
 }
 
 impl Inner {
@@ -158,8 +168,12 @@ impl Inner {
     pub(super) fn sync_backup(&mut self, resource: &'static Resource, pod: &Value, now: Instant) -> Option<Instant> {
         let uid = text(pod, "/metadata/uid").to_owned();
         let key = key_of(resource, pod);
-        if !text(pod, "/metadata/deletionTimestamp").is_empty() {
+        let deleting = !text(pod, "/metadata/deletionTimestamp").is_empty();
+        let ended = matches!(text(pod, "/status/phase"), "Succeeded" | "Failed");
+        if deleting || ended {
             self.backups.runs.remove(&uid);
+        }
+        if deleting {
             let options = DeleteOptions {
                 uid: Some(uid),
                 grace: Some(0),
@@ -169,8 +183,7 @@ impl Inner {
             let _ = self.server.delete(&key, &options);
             return None;
         }
-        if matches!(text(pod, "/status/phase"), "Succeeded" | "Failed") {
-            self.backups.runs.remove(&uid);
+        if ended {
             return None;
         }
         if !self.mounts_exist(pod) {
@@ -189,21 +202,20 @@ impl Inner {
         });
         let due = if run.died {
             let state = json!({"terminated": {"exitCode": 137, "reason": "Error", "finishedAt": self.server.clock().rfc3339()}});
-            self.tell_backup(&key, &run, "Failed", &state);
+            let state = container(main_container(pod), &state);
+            let status = json!({"status": {"phase": "Failed", "containerStatuses": [state]}});
+            let _ = self.server.patch(&key, Some("status"), status);
             None
         } else if now >= run.ends_at {
-            let outcome = self.outcome(pod);
-            self.tell_end(&key, &outcome);
+            self.tell_end(&key, pod);
             None
         } else if now >= run.starts_at {
             if !run.told {
                 run.told = true;
-                self.tell_backup(
-                    &key,
-                    &run,
-                    "Running",
-                    &json!({"running": {"startedAt": self.server.clock().rfc3339()}}),
-                );
+                let state = json!({"running": {"startedAt": self.server.clock().rfc3339()}});
+                let state = container(main_container(pod), &state);
+                let status = json!({"phase": "Running", "podIP": run.ip.to_string(), "containerStatuses": [state]});
+                let _ = self.server.patch(&key, Some("status"), json!({"status": status}));
             }
             Some(run.ends_at)
         } else {
@@ -213,20 +225,57 @@ impl Inner {
         due
     }
 
-    fn tell_end(&self, key: &Key, outcome: &Outcome) {
-        let (phase, code) = match outcome {
-            Outcome::Stored(_) => ("Succeeded", 0),
-            Outcome::Failed { .. } => ("Failed", 1),
+    fn tell_end(&self, key: &Key, pod: &Value) {
+        let (good, message) = if is_verification(pod) {
+            let outcome = self.verified(pod);
+            (matches!(outcome, verify::Outcome::Verified(_)), outcome.to_text())
+        } else {
+            let outcome = self.outcome(pod);
+            (matches!(outcome, Outcome::Stored(_)), outcome.to_text())
         };
-        let state = json!({"terminated": {"exitCode": code, "message": outcome.to_text(), "finishedAt": self.server.clock().rfc3339()}});
-        let status = json!({"status": {"phase": phase, "containerStatuses": [container(&state)]}});
+        let (phase, code) = if good { ("Succeeded", 0) } else { ("Failed", 1) };
+        let state =
+            json!({"terminated": {"exitCode": code, "message": message, "finishedAt": self.server.clock().rfc3339()}});
+        let state = container(main_container(pod), &state);
+        let status = json!({"status": {"phase": phase, "containerStatuses": [state]}});
         let _ = self.server.patch(key, Some("status"), status);
     }
 
-    fn tell_backup(&self, key: &Key, run: &Run, phase: &str, state: &Value) {
-        let status =
-            json!({"status": {"phase": phase, "podIP": run.ip.to_string(), "containerStatuses": [container(state)]}});
-        let _ = self.server.patch(key, Some("status"), status);
+    /// What the program of a verification says in the end.
+    fn verified(&self, pod: &Value) -> verify::Outcome {
+        let manifest = self.manifest_to_verify(pod);
+        manifest.map_or_else(
+            |message| verify::Outcome::Failed {
+                reason: "NotRecoverable".to_owned(),
+                message,
+            },
+            |manifest| {
+                verify::Outcome::Verified(Box::new(verify::Verified {
+                    id: manifest.id,
+                    name: manifest.name,
+                    reached: Some(manifest.gtid_executed),
+                    reached_time: Some(manifest.completed_at),
+                    schemas: 2,
+                    tables: 40,
+                    prepared: 0,
+                    seconds: self.backups.takes.as_secs(),
+                    completed_at: self.server.clock().now(),
+                }))
+            },
+        )
+    }
+
+    fn manifest_to_verify(&self, pod: &Value) -> Result<BackupManifest, String> {
+        let task = variable(pod, "MAINSTAY_VERIFY").ok_or("the pod has no task")?;
+        let task = verify::Task::from_text(task).map_err(|error| error.to_string())?;
+        let namespace = text(pod, "/metadata/namespace");
+        let access = self.access(namespace, text(pod, "/metadata/labels/mysql.mainstay.dev~1cluster"))?;
+        let key = access.cluster.backup_manifest(&task.id);
+        let json = self.stores.0.get(&key, 1 << 20).now_or_never();
+        let json = json
+            .ok_or("the store does not answer")?
+            .map_err(|error| error.to_string())?;
+        BackupManifest::from_json(&json).map_err(|error| error.to_string())
     }
 
     /// What the program says in the end.
@@ -319,8 +368,8 @@ impl Inner {
     }
 }
 
-fn container(state: &Value) -> Value {
-    json!({"name": "backup", "ready": false, "restartCount": 0, "image": "", "imageID": "", "state": state})
+fn container(name: &str, state: &Value) -> Value {
+    json!({"name": name, "ready": false, "restartCount": 0, "image": "", "imageID": "", "state": state})
 }
 
 fn owner(pod: &Value) -> &str {
@@ -328,12 +377,15 @@ fn owner(pod: &Value) -> &str {
 }
 
 fn task(pod: &Value) -> Option<Task> {
+    Task::from_text(variable(pod, "MAINSTAY_BACKUP")?).ok()
+}
+
+/// An environment variable of the container that is judged.
+fn variable<'a>(pod: &'a Value, name: &str) -> Option<&'a str> {
     let containers = pod.pointer("/spec/containers").and_then(Value::as_array)?;
-    let env = containers
-        .iter()
-        .find(|c| text(c, "/name") == "backup")?
-        .get("env")?
-        .as_array()?;
-    let value = env.iter().find(|env| text(env, "/name") == "MAINSTAY_BACKUP")?;
-    Task::from_text(text(value, "/value")).ok()
+    let main = main_container(pod);
+    let container = containers.iter().find(|c| text(c, "/name") == main)?;
+    let env = container.get("env")?.as_array()?;
+    let value = env.iter().find(|env| text(env, "/name") == name)?;
+    Some(text(value, "/value"))
 }

@@ -7,7 +7,8 @@ use mainstay_sim::kubernetes::{DeleteOptions, Key, Resource};
 use serde_json::{Value, json};
 
 use crate::backups::{
-    ask, backup, backup_healthy, backups, cleaned_up, create_credentials_in, jobs, named, phase, settled, stored, succeeded,
+    ask, backup, backup_healthy, backups, cleaned_up, create_credentials_in, jobs, named, phase, settled, stored,
+    succeeded,
 };
 use crate::support::{NAME, NS, attended, healthy, healthy_within, intact, secs, seed, sleep};
 
@@ -19,7 +20,10 @@ fn pod_of_a_backup(sim: &Simulation) -> Option<(Key, String)> {
         .list(pods, NS)
         .into_iter()
         .find(|pod| pod.pointer("/metadata/labels/mysql.mainstay.dev~1backup").is_some())?;
-    let node = pod.pointer("/spec/nodeName").and_then(Value::as_str).unwrap_or_default();
+    let node = pod
+        .pointer("/spec/nodeName")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
     Some((Key::new(pods, NS, pod["metadata"]["name"].as_str()?), node.to_owned()))
 }
 
@@ -43,7 +47,9 @@ async fn f23_whatever_a_backup_loses_in_whichever_phase_it_ends_and_the_next_one
             let _operator = sim.start_operator("operator-1");
             attended(&sim).await;
             ask(&sim, "now");
-            let began = sim.wait(secs(60), |s| pod_of_a_backup(s).is_some_and(|(_, node)| !node.is_empty()));
+            let began = sim.wait(secs(60), |s| {
+                pod_of_a_backup(s).is_some_and(|(_, node)| !node.is_empty())
+            });
             assert!(began.await, "{what}\n{}", sim.picture(NS, NAME));
             sleep(secs(after)).await;
             let (pod, node) = pod_of_a_backup(&sim).unwrap();
@@ -58,7 +64,9 @@ async fn f23_whatever_a_backup_loses_in_whichever_phase_it_ends_and_the_next_one
                 }
                 Loss::Node => sim.world.change(|w| w.power_off(&node)),
             }
-            let ended = sim.wait(secs(1200), |s| ["Failed", "Succeeded"].contains(&phase(s, "now").as_str()));
+            let ended = sim.wait(secs(1200), |s| {
+                ["Failed", "Succeeded"].contains(&phase(s, "now").as_str())
+            });
             assert!(ended.await, "{what}: it waits for ever\n{}", sim.picture(NS, NAME));
             assert_eq!(phase(&sim, "now"), "Failed", "{what}");
             let message = backup(&sim, "now").unwrap()["status"]["error"].clone();
@@ -94,10 +102,12 @@ async fn f23_a_schedule_of_every_minute_with_backups_of_five() {
     let created = sim
         .server
         .requests(|r| r.verb == "create" && r.resource == "mysqlbackups" && r.code == 201);
-    // Two hours: each takes five minutes and a little, and the next one is due at once.
-    assert!((20..=24).contains(&created.len()), "{} of them", created.len());
+    // Two hours: each takes five minutes and a little, the next one is due at once, and the last one may still run.
+    assert!((20..=25).contains(&created.len()), "{} of them", created.len());
     let failed = sim.server.list(backups(), NS);
-    let failed = failed.iter().filter(|b| b.pointer("/status/phase") == Some(&json!("Failed")));
+    let failed = failed
+        .iter()
+        .filter(|b| b.pointer("/status/phase") == Some(&json!("Failed")));
     assert_eq!(failed.count(), 0, "{}", sim.picture(NS, NAME));
     assert_eq!(backup_healthy(&sim).unwrap()["status"], "True");
     intact(&sim);
@@ -118,7 +128,11 @@ async fn f22_clusters_that_share_a_bucket_touch_nothing_of_each_other() {
     sim.server.create_namespace("other");
     let _operator = sim.start_operator("operator-1");
     let often = json!([{"name": "often", "schedule": "*/10 * * * *", "retention": {"count": 1}}]);
-    let clusters = [(NS, NAME, &often), (NS, "shop-2", &json!([])), ("other", NAME, &json!([]))];
+    let clusters = [
+        (NS, NAME, &often),
+        (NS, "shop-2", &json!([])),
+        ("other", NAME, &json!([])),
+    ];
     for namespace in [NS, "other"] {
         create_credentials_in(&sim, namespace);
     }
@@ -138,7 +152,10 @@ async fn f22_clusters_that_share_a_bucket_touch_nothing_of_each_other() {
         sleep(secs(10)).await;
         made = true;
         for other in others {
-            made &= folder(&sim, other).await.iter().any(|key| key.ends_with("manifest.json"));
+            made &= folder(&sim, other)
+                .await
+                .iter()
+                .any(|key| key.ends_with("manifest.json"));
         }
         if made {
             break;
@@ -149,13 +166,19 @@ async fn f22_clusters_that_share_a_bucket_touch_nothing_of_each_other() {
     // An hour of retention in the first one.
     sleep(secs(3600)).await;
     let own = folder(&sim, "shop/shop/").await;
-    assert_eq!(own.iter().filter(|key| key.ends_with("manifest.json")).count(), 1, "{own:#?}");
+    assert_eq!(
+        own.iter().filter(|key| key.ends_with("manifest.json")).count(),
+        1,
+        "{own:#?}"
+    );
     assert_eq!([folder(&sim, others[0]).await, folder(&sim, others[1]).await], before);
 
     // Created again under its old name: a folder of its own, and the old one is left as it was.
     let former = uid(&sim);
     sim.delete(NS, NAME).await.unwrap();
-    let gone = sim.wait(secs(120), |s| s.cluster(NS, NAME).is_none() && s.world.with(|w| w.open(NS, NAME).is_none()));
+    let gone = sim.wait(secs(120), |s| {
+        s.cluster(NS, NAME).is_none() && s.world.with(|w| w.open(NS, NAME).is_none())
+    });
     assert!(gone.await, "{}", sim.picture(NS, NAME));
     sleep(secs(60)).await;
     let deleted = folder(&sim, &format!("shop/shop/{former}/")).await;
@@ -165,7 +188,11 @@ async fn f22_clusters_that_share_a_bucket_touch_nothing_of_each_other() {
     assert_ne!(uid(&sim), former);
     sleep(secs(3600)).await;
     let own = folder(&sim, &format!("shop/shop/{}/", uid(&sim))).await;
-    assert_eq!(own.iter().filter(|key| key.ends_with("manifest.json")).count(), 1, "{own:#?}");
+    assert_eq!(
+        own.iter().filter(|key| key.ends_with("manifest.json")).count(),
+        1,
+        "{own:#?}"
+    );
     assert_eq!(folder(&sim, &format!("shop/shop/{former}/")).await, deleted);
     assert_eq!([folder(&sim, others[0]).await, folder(&sim, others[1]).await], before);
 }

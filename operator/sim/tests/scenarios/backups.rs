@@ -30,7 +30,7 @@ pub(crate) fn backups() -> &'static Resource {
 }
 
 /// The keys of the store, as the user's Secret.
-fn create_credentials(sim: &Simulation) {
+pub(crate) fn create_credentials(sim: &Simulation) {
     create_credentials_in(sim, NS);
 }
 
@@ -40,7 +40,7 @@ pub(crate) fn create_credentials_in(sim: &Simulation, namespace: &str) {
     sim.server.create(secrets(), namespace, secret).unwrap();
 }
 
-fn with_backups(schedules: &Value) -> Value {
+pub(crate) fn with_backups(schedules: &Value) -> Value {
     named(NAME, 3, schedules)
 }
 
@@ -81,7 +81,7 @@ pub(crate) fn phase(sim: &Simulation, name: &str) -> String {
     phase.unwrap_or_default().to_owned()
 }
 
-fn conditions(sim: &Simulation) -> Vec<Value> {
+pub(crate) fn conditions(sim: &Simulation) -> Vec<Value> {
     let cluster = sim.cluster(NS, NAME).unwrap();
     cluster
         .pointer("/status/conditions")
@@ -279,11 +279,10 @@ async fn a_store_without_its_keys_is_told_and_goes_on_when_they_come() {
         message.contains("spec.backup.store.credentialsSecret: there is no Secret shop-s3 in namespace shop"),
         "{message}"
     );
-    let waits = sim.wait(secs(10), |s| {
-        let message = backup(s, "now").unwrap()["status"]["message"].to_string();
-        message.contains("credentialsSecret")
+    let waits = sim.wait(secs(30), |s| {
+        backup(s, "now").is_some_and(|b| b["status"]["message"].to_string().contains("credentialsSecret"))
     });
-    assert!(waits.await, "{:#?}", backup(&sim, "now"));
+    assert!(waits.await, "{}", sim.picture(NS, NAME));
     sleep(secs(60)).await;
     let before = writes(&sim);
     sleep(secs(3600)).await;

@@ -21,4 +21,5 @@ mod names;
 mod recoveries;
 mod starvation;
 mod support;
+mod verifications;
 mod watches;

@@ -148,7 +148,9 @@ async fn create(env: &Env, namespace: &str, access: &S3Server) -> Result<Cluster
     let context = Context::new(env.clone(), "bench-archive", Arc::default());
     let backup = json!({"store": access.declared(PREFIX)});
     let manifest = context.manifest("shop", 3).with_app().with("backup", backup);
-    access.create_secret(&Api::namespaced(env.client.clone(), namespace)).await?;
+    access
+        .create_secret(&Api::namespaced(env.client.clone(), namespace))
+        .await?;
     let cluster = Cluster::create(env, namespace, &manifest).await?;
     cluster.condition("BinlogArchived", "True", ARCHIVES).await?;
     Ok(cluster)

@@ -83,8 +83,14 @@ async fn fill(cluster: &Cluster, pod: &str) -> Result<()> {
 /// The PersistentVolume is deleted as an administrator does whose disk is gone, and the pod with it.
 async fn lose_volume(cluster: &Cluster, pod: &str) -> Result<()> {
     let claims = cluster.of::<PersistentVolumeClaim>();
-    let claim = claims.get(&format!("data-{pod}")).await.context("failed to get the claim")?;
-    let volume = claim.spec.and_then(|spec| spec.volume_name).context("the claim has no volume")?;
+    let claim = claims
+        .get(&format!("data-{pod}"))
+        .await
+        .context("failed to get the claim")?;
+    let volume = claim
+        .spec
+        .and_then(|spec| spec.volume_name)
+        .context("the claim has no volume")?;
     let volumes: Api<PersistentVolume> = Api::all(cluster.env.client.clone());
     volumes
         .delete(&volume, &DeleteParams::background())
@@ -124,7 +130,10 @@ async fn all(env: &Env, namespace: &str, faults: &[Fault]) -> Result<Map<String,
             gaps.add(&history);
         }
         let (name, middle, longest) = (name_of(fault), median(&times), worst(&times));
-        say(&format!("{name:<20} healthy after p50 {middle:.1} s, max {longest:.1} s; {}", gaps.line()));
+        say(&format!(
+            "{name:<20} healthy after p50 {middle:.1} s, max {longest:.1} s; {}",
+            gaps.line()
+        ));
         let tenths = |seconds: f64| (seconds * 10.0).round() / 10.0;
         let figures = json!({
             "n": times.len(), "seconds": {"p50": tenths(middle), "max": tenths(longest)}, "writes": gaps.json(),
@@ -175,7 +184,14 @@ async fn healed(cluster: Cluster) -> Result<()> {
 
 /// Takes the filler away where it is still: the disk of a healthy instance must have room for the next run.
 async fn remains(cluster: &Cluster, pod: &str) -> Result<&'static str> {
-    let script = format!("cd {} && if [ -e {FILLER} ]; then rm {FILLER} && echo there; fi", layout::VOLUME);
+    let script = format!(
+        "cd {} && if [ -e {FILLER} ]; then rm {FILLER} && echo there; fi",
+        layout::VOLUME
+    );
     let there = pods::exec(&cluster.pods(), pod, pods::MYSQL, &["sh", "-c", &script]).await?;
-    Ok(if there.is_empty() { "" } else { "; the file that filled the disk was still there" })
+    Ok(if there.is_empty() {
+        ""
+    } else {
+        "; the file that filled the disk was still there"
+    })
 }

@@ -46,7 +46,11 @@ pub(super) async fn from_a_backup_and_from_the_bucket(context: Arc<Context>) -> 
     let mistake = Timestamp::now();
     sleep(Duration::from_millis(100)).await;
     let mut app = source.app().await?.connect().await?;
-    for statement in ["DROP TABLE orders", "CREATE TABLE later (id INT PRIMARY KEY)", "INSERT INTO later VALUES (1)"] {
+    for statement in [
+        "DROP TABLE orders",
+        "CREATE TABLE later (id INT PRIMARY KEY)",
+        "INSERT INTO later VALUES (1)",
+    ] {
         app.execute(statement).await?;
     }
     let last = Cluster::content(&source.privileged().await?).await?;
@@ -55,13 +59,17 @@ pub(super) async fn from_a_backup_and_from_the_bucket(context: Arc<Context>) -> 
     let undone = undo(&context, &source, mistake).await?;
     let recovered = content(&undone).await?;
     equal(&before, &recovered).context("what was recovered to the moment before the mistake")?;
-    ensure!(written.check(&ids(&undone).await?).is_clean(), "acknowledged rows are missing");
+    ensure!(
+        written.check(&ids(&undone).await?).is_clean(),
+        "acknowledged rows are missing"
+    );
     passwords_follow_the_new_secret(&source, &undone).await?;
     undone.delete(HEAL).await?;
 
     let uid = source.get().await?.metadata.uid;
     context.env.end_namespace(&namespace, HEAL).await?;
-    s3.create_secret(&Cluster::at(&context.env, &elsewhere, "phoenix").of()).await?;
+    s3.create_secret(&Cluster::at(&context.env, &elsewhere, "phoenix").of())
+        .await?;
     let recovery = json!({"source": {
         "store": s3.declared(PREFIX),
         "cluster": {"namespace": namespace, "name": "shop", "uid": uid},
@@ -190,7 +198,11 @@ async fn passwords_follow_the_new_secret(source: &Cluster, recovered: &Cluster) 
         password: old.password,
         ..new
     };
-    let refused = former.connect().await.err().context("the source's password is still valid")?;
+    let refused = former
+        .connect()
+        .await
+        .err()
+        .context("the source's password is still valid")?;
     ensure!(format!("{refused:#}").contains("denied"), "{refused:#}");
     Ok(())
 }

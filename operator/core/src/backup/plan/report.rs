@@ -24,11 +24,11 @@ const WORTH_TELLING: u64 = 256 << 20;
 pub struct Progress {
     /// What is being done.
     pub step: BackupStep,
-    /// Bytes done.
+    /// Bytes done; of a replay transactions, of a check tables.
     pub bytes: u64,
-    /// Bytes to do, as far as known.
+    /// Those to do, as far as known.
     pub total: Option<u64>,
-    /// Bytes a second.
+    /// Of these in a second.
     pub rate: Option<u64>,
 }
 
@@ -232,6 +232,8 @@ fn sentence(progress: Progress) -> String {
         BackupStep::Copy => "copied",
         BackupStep::Boot => return "the copy is started once".to_owned(),
         BackupStep::Upload => "stored",
+        // Of a verification, which is no MySQLBackup.
+        BackupStep::Fetch | BackupStep::Replay | BackupStep::Check => "did",
     };
     let of = progress.total.map(|total| format!(" of {}", bytes(total)));
     let rate = progress.rate.filter(|rate| *rate > 0);

@@ -12,6 +12,7 @@ use super::report::{Progress, Stored as StoredBackup};
 use crate::backup::keys::{BackupId, InvalidKey};
 use crate::backup::retention::{Folder, Policies, SegmentUse, Stored};
 use crate::backup::schedule::{Runs, Schedule, Switches};
+use crate::backup::verify::{Verification, VerificationJob};
 
 /// What the spec says of backups, checked.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -20,6 +21,8 @@ pub struct Settings {
     pub schedules: BTreeMap<String, ScheduleSettings>,
     /// How long backups are kept.
     pub policies: Policies,
+    /// When the newest one is tried out.
+    pub verification: Option<Verification>,
 }
 
 /// One schedule.
@@ -40,6 +43,8 @@ pub struct Seen {
     pub backups: Vec<BackupSeen>,
     /// Jobs with the names that backups of the cluster have, whoever made them.
     pub jobs: Vec<JobSeen>,
+    /// The Job that verifies a backup.
+    pub verification: Option<VerificationJob>,
     /// What status knows of the schedules.
     pub runs: BTreeMap<String, Runs>,
     /// What status said before.
@@ -54,6 +59,7 @@ impl Default for Seen {
         Self {
             backups: Vec::new(),
             jobs: Vec::new(),
+            verification: None,
             runs: BTreeMap::new(),
             told: BackupSummary::default(),
             store: Listing::Unknown { reason: None },
@@ -124,9 +130,9 @@ pub struct JobSeen {
     pub state: JobState,
 }
 
-/// How far a Job is.
+/// How far a Job is. `T` is what it tells when it ended well.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum JobState {
+pub enum JobState<T = StoredBackup> {
     /// Its pod does not run yet, or again.
     Waiting {
         /// Since when.
@@ -144,7 +150,7 @@ pub enum JobState {
     /// It ended well.
     Succeeded {
         /// What its manifest says; `None` when it told of none.
-        stored: Option<Box<StoredBackup>>,
+        stored: Option<Box<T>>,
     },
     /// It is of a `MySQLBackup` that was deleted, and whose name another one has now.
     Obsolete,

@@ -47,8 +47,7 @@ pub(crate) async fn content(conn: &mut Conn) -> Content {
         let rows: Vec<Row> = conn.query(format!("SELECT * FROM {name}")).await.unwrap();
         let mut rows: Vec<String> = rows.into_iter().map(|row| format!("{:?}", row.unwrap())).collect();
         rows.sort_unstable();
-        let definition: Option<(String, String)> =
-            conn.query_first(format!("SHOW CREATE TABLE {name}")).await.unwrap();
+        let definition: Option<(String, String)> = conn.query_first(format!("SHOW CREATE TABLE {name}")).await.unwrap();
         let what = format!("{} {rows:?} {}", sum.expect("it can be read"), definition.unwrap().1);
         content.insert(format!("table {name}"), what);
     }

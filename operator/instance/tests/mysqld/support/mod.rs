@@ -287,6 +287,7 @@ impl Cluster {
             programs: programs(),
             timing: Timing {
                 files: Duration::from_millis(200),
+                archive_idle: Duration::from_secs(1),
                 ..Timing::default()
             },
             stores: Stores::S3,

@@ -352,10 +352,7 @@ impl Stored {
     pub(crate) fn mount_at(&self, store: &Settings, node: &Node, wish: &str, target: &Target, keys: &[PrivateKey]) {
         let access = Access {
             store: store.clone(),
-            archive: false,
-            recipient: None,
-            private_keys: keys.to_vec(),
-            ..self.access()
+            ..self.access_with(keys)
         };
         let order = RecoveryOrder {
             request: wish.to_owned(),
@@ -369,6 +366,17 @@ impl Stored {
         let directory = &node.config.paths.recovery;
         write(&directory.join(ACCESS_FILE), access.to_json().expose_secret());
         write(&directory.join(RECOVERY_FILE), &order.to_json());
+    }
+
+    /// How it is reached, and with which private keys.
+    pub(crate) fn access_with(&self, keys: &[PrivateKey]) -> Access {
+        Access {
+            store: self.gateway.settings(),
+            cluster: self.cluster.clone(),
+            archive: false,
+            recipient: None,
+            private_keys: keys.to_vec(),
+        }
     }
 
     /// The key with which it is encrypted, as a list.
