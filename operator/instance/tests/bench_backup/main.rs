@@ -10,7 +10,6 @@
     clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
-    clippy::print_stdout,
     reason = "a bench ends where something is not as it must be, and says what it measured"
 )]
 

@@ -90,6 +90,7 @@ async fn f23_a_schedule_of_every_minute_with_backups_of_five() {
     let schedules = json!([{"name": "often", "schedule": "* * * * *", "retention": {"count": 3}}]);
     let sim = settled(seed(108), &schedules).await;
     sim.world.change(|w| w.let_backups_take(secs(300)));
+    sim.server.clear_requests();
     let _operator = sim.start_operator("operator-1");
     let mut most = 0;
     for _ in 0..720 {
