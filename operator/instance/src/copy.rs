@@ -5,7 +5,7 @@ use std::time::Duration;
 use mainstay_mysql::port::CloneProgress;
 use mainstay_mysql::{CloneDonor, Mysql, MysqlError};
 use rustix::process::Signal;
-use tokio::time::{Instant, interval, sleep};
+use tokio::time::{Instant, sleep};
 
 use crate::mysqld::Server;
 use crate::process::Exit;
@@ -43,7 +43,17 @@ pub(crate) async fn copy(
         mysql.clone_from(donor).await
     };
     tokio::pin!(work);
-    let mut ticks = interval(PROGRESS);
+    // Beside the work, never in its turn: both ask over one connection, and whoever waits for it must not keep the other from
+    // going on.
+    let telling = async {
+        loop {
+            sleep(PROGRESS).await;
+            if let Ok(progress) = mysql.clone_progress().await {
+                tell(progress);
+            }
+        }
+    };
+    tokio::pin!(telling);
     let (mut copied, mut failure) = (false, None);
     let process = recipient.child.handle();
     let ended = recipient.ended();
@@ -58,11 +68,7 @@ pub(crate) async fn copy(
                     process.signal(Signal::KILL);
                 }
             }
-            _ = ticks.tick() => {
-                if let Ok(progress) = mysql.clone_progress().await {
-                    tell(progress);
-                }
-            }
+            () = &mut telling => {}
         }
     };
     match failure {
