@@ -9,7 +9,7 @@ E2E = $(CARGO_TARGET_DIR)/x86_64-unknown-linux-musl/debug/mainstay-e2e
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo demo-down test gen check-gen fmt lint unit instance python chart e2e soak bench-create bench-footprint \
-        bench-failover bench-switchover bench-archive image \
+        bench-failover bench-switchover bench-archive bench-backup bench-heal image \
         images kubectl-mainstay
 
 help: ## list the targets
@@ -73,6 +73,14 @@ bench-switchover: setup ## write gap when the primary is moved on purpose, under
 
 bench-archive: setup ## from a commit to its stored segment, and what is missing after a kill of the primary (SECONDS=n, QUICK=1)
 	@cargo build --workspace && $(E2E) bench archive
+
+bench-backup: setup ## a backup and a restore next to disk and store alone, and what commits notice of it (SIZE_GB=n, PROFILE=release)
+	@mkdir -p $(MAINSTAY_CACHE)/bench
+	@MAINSTAY_TEST_MYSQL=$$(scripts/mysql-files | tail -n 1) MAINSTAY_TEST_DIRECTORY=$(MAINSTAY_CACHE)/bench \
+		cargo test $(if $(filter release,$(PROFILE)),--release) -p mainstay-instance --test bench_backup -- run
+
+bench-heal: setup ## from a full disk or a lost volume to a healthy cluster (FAULT=name,… for single ones, RUNS=n, QUICK=1)
+	@cargo build --workspace && $(E2E) bench heal
 
 image: setup ## build the operator's image; prints its name and archive (PROFILE=release: what is published)
 	@scripts/image

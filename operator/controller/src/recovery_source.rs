@@ -50,7 +50,10 @@ impl Lookup<'_> {
             (None, None) => Vec::new(),
         };
         let access = Access {
-            store: self.reader.settings(&found.store, &format!("{FIELD}.{}", found.field)).await?,
+            store: self
+                .reader
+                .settings(&found.store, &format!("{FIELD}.{}", found.field))
+                .await?,
             cluster,
             archive: false,
             recipient: None,
@@ -154,7 +157,9 @@ impl Lookup<'_> {
             + std::fmt::Debug
             + serde::de::DeserializeOwned,
     {
-        let Reader { requests, namespace, .. } = &self.reader;
+        let Reader {
+            requests, namespace, ..
+        } = &self.reader;
         let found = requests.typed::<K>(namespace).get(name).await;
         found.map_err(|error| AccessError::Kube(Box::new(error)))
     }

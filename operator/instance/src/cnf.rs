@@ -45,6 +45,7 @@ const COPY: &[&str] = &[
     // It has no certificate of its own, and makes none that would be stored.
     "auto_generate_certs=OFF",
     "loose_caching_sha2_password_auto_generate_rsa_keys=OFF",
+    "loose_sha256_password_auto_generate_rsa_keys=OFF",
     "ssl_cert=",
     "ssl_key=",
 ];
@@ -172,6 +173,7 @@ pub(crate) const INITIALISE: &[&str] = &[
     "--log-error-verbosity=1",
     "--innodb-redo-log-capacity=100M",
     "--caching-sha2-password-auto-generate-rsa-keys=OFF",
+    "--loose-sha256-password-auto-generate-rsa-keys=OFF",
 ];
 
 /// Options of the server on which binlogs are replayed.

@@ -269,6 +269,8 @@ pub struct Timing {
     pub read_only: Duration,
     /// How long a shutdown waits for the end of the binlog to be stored.
     pub finish_archive: Duration,
+    /// How long nothing is stored before the archive says that nothing was there to store.
+    pub archive_idle: Duration,
     /// How long mysqld may take to end after SIGTERM, before it is killed.
     pub shutdown: Duration,
     /// An instance of which nothing was heard for this long is pinged.
@@ -291,6 +293,7 @@ impl Default for Timing {
             files: Duration::from_secs(1),
             read_only: Duration::from_secs(3),
             finish_archive: Duration::from_secs(2),
+            archive_idle: Duration::from_mins(1),
             shutdown: Duration::from_mins(4),
             ping: Duration::from_secs(1),
             fencing: Duration::from_secs(10),

@@ -96,7 +96,8 @@ fn of_archive(registry: &Registry, archive: &proto::Archive, report: &Report) ->
             ("binlog_archive_bytes", "Bytes stored since the opening", report.bytes),
         ],
     )?;
-    if let Some(through) = archive.through_us {
+    // Beyond a hole there is no time until which everything is stored.
+    if let Some(through) = archive.through_us.filter(|_| archive.missing.is_empty()) {
         let now = Timestamp::now().as_microsecond();
         let micros = if archive.behind.is_empty() {
             0

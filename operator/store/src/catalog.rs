@@ -9,7 +9,7 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use jiff::Timestamp;
 use mainstay_core::GtidSet;
 use mainstay_core::backup::keys::{epoch_of, segments_of};
-use mainstay_core::backup::manifest::{Encryption, ManifestError, Method, Segment, StoredFile};
+use mainstay_core::backup::manifest::{ArchivedThrough, Encryption, ManifestError, Method, Segment, StoredFile};
 use mainstay_core::backup::restore::{self, Archive, Base, Recovery, Refusal, Target};
 use mainstay_core::backup::{
     BackupId, BackupManifest, ClusterIdentity, Folder, InvalidKey, Key, ReignManifest, SegmentIndex,
@@ -78,6 +78,12 @@ pub enum CatalogError {
     /// The target cannot be reached.
     #[error("{0}")]
     Refused(Refusal),
+    /// There are backups, and none of them is complete and can be read.
+    #[error("{}; these cannot be read: {unreadable}", Refusal::NoBase)]
+    NoneReadable {
+        /// What is wrong with them.
+        unreadable: String,
+    },
     /// A segment is in the index and not in the store.
     #[error("the segment {key} is missing in the store; the latest point that can be reached without it is {reach}")]
     SegmentMissing {
@@ -122,6 +128,8 @@ pub struct StoredReign {
     pub manifest: ReignManifest,
     /// Its segments, in order.
     pub segments: Vec<Segment>,
+    /// Until when it is whole, if that was said: later than its last transaction.
+    pub through: Option<Timestamp>,
 }
 
 /// What a cluster has stored.
@@ -237,6 +245,11 @@ impl Catalog {
             let json = match store.get(&key, LIMIT).await {
                 // It was deleted in between.
                 Err(StoreError::NotFound { .. }) => continue,
+                // The store itself says that it is not what was stored: another backup serves as well.
+                Err(error @ StoreError::Corrupt { .. }) => {
+                    self.unreadable.push(error.to_string());
+                    continue;
+                }
                 other => other?,
             };
             match BackupManifest::from_json(&json) {
@@ -294,6 +307,8 @@ impl Catalog {
         if manifest.epoch != epoch || manifest.cluster != self.cluster {
             return Err(contradiction(&key, "it is of another reign or cluster"));
         }
+        // Before the segments: what was committed later than that may be stored after they were listed.
+        let through = self.through(store, epoch).await?;
         let indexes = self.indexes(store, epoch).await?;
         let mut segments: BTreeMap<u64, Segment> = BTreeMap::new();
         for (key, index) in indexes {
@@ -314,7 +329,28 @@ impl Catalog {
         Ok(StoredReign {
             manifest,
             segments: segments.into_values().collect(),
+            through,
         })
+    }
+
+    /// Until when a reign is whole, as its primary said while nothing was committed.
+    async fn through(&self, store: &dyn Store, epoch: u64) -> Result<Option<Timestamp>, CatalogError> {
+        let key = self.cluster.reign_through(epoch);
+        let json = match store.get(&key, LIMIT).await {
+            Err(StoreError::NotFound { .. }) => return Ok(None),
+            other => other?,
+        };
+        let through = ArchivedThrough::from_json(&json).map_err(|source| CatalogError::Unreadable {
+            key: key.clone(),
+            source,
+        })?;
+        if through.epoch != epoch || through.cluster != self.cluster {
+            return Err(CatalogError::Contradiction {
+                key,
+                what: "it is of another reign or cluster".to_owned(),
+            });
+        }
+        Ok(Some(through.time))
     }
 
     /// The indexes of a reign. One that is part of a larger one is deleted when that is there, so one that was listed and is
@@ -381,7 +417,12 @@ impl Catalog {
             });
             valid.map(|transaction| transaction.committed_at).max()
         });
-        Archive { reigns, through: last }
+        // Of an older reign only its transactions count: it may have been cut off when it wrote that nothing was committed.
+        let said = self.reigns.last().and_then(|newest| newest.through);
+        Archive {
+            reigns,
+            through: last.max(said),
+        }
     }
 
     fn segments(&self, reign: &StoredReign, missing: &BTreeSet<String>) -> Vec<restore::Segment> {
@@ -417,7 +458,12 @@ impl Catalog {
         target: &Target,
         keys: &[PrivateKey],
     ) -> Result<PlannedRecovery, CatalogError> {
-        let recovery = restore::plan(&self.bases(), &self.archive(), target).map_err(CatalogError::Refused)?;
+        let recovery = restore::plan(&self.bases(), &self.archive(), target).map_err(|refusal| match refusal {
+            Refusal::NoBase if !self.unreadable.is_empty() => CatalogError::NoneReadable {
+                unreadable: self.unreadable.join("; "),
+            },
+            refusal => CatalogError::Refused(refusal),
+        })?;
         let Some(base) = self
             .backups
             .iter()

@@ -12,13 +12,14 @@ use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use mainstay_api::MySQLCluster;
 use mainstay_api::status::{Health, Phase};
+use mainstay_core::{GtidSet, layout};
 use serde_json::Value;
 
 use crate::env::Env;
 use crate::history::{History, Verdict};
 use crate::manifest::Manifest;
 use crate::sql::Login;
-use crate::wait;
+use crate::{pods, wait};
 
 /// How long a new cluster may take in a test; the figure to beat is the bench's.
 pub const CREATE: Duration = Duration::from_mins(2);
@@ -359,6 +360,41 @@ impl Cluster {
             .await?;
         }
         Ok(())
+    }
+
+    /// Waits until the primary says that everything is archived that it has executed; what that is.
+    pub async fn archived(&self, limit: Duration) -> Result<GtidSet> {
+        wait::eventually("waiting until everything is archived", limit, || async move {
+            let primary = self.primary().await?;
+            let status = [layout::BINARY, "instance", "status", "-o", "json"];
+            let status = pods::exec(&self.pods(), &primary, pods::MYSQL, &status).await?;
+            let status: Value = serde_json::from_str(&status)?;
+            let text = |pointer: &str| status.pointer(pointer).and_then(Value::as_str);
+            ensure!(text("/archive/behind") == Some(""), "{:?}", status.get("archive"));
+            let executed = text("/executed").unwrap_or_default();
+            executed.parse().context("failed to read what the primary has executed")
+        })
+        .await
+    }
+
+    /// Everything in the databases of people, as text: definition, checksum and rows of each table.
+    pub async fn content(login: &Login) -> Result<BTreeMap<String, String>> {
+        let mut client = login.connect().await?;
+        let tables: Vec<String> = client
+            .rows(
+                "SELECT CONCAT('`', TABLE_SCHEMA, '`.`', TABLE_NAME, '`') FROM information_schema.TABLES \
+                 WHERE TABLE_TYPE='BASE TABLE' AND TABLE_SCHEMA NOT IN ('mysql','sys','performance_schema')",
+            )
+            .await?;
+        let mut content = BTreeMap::new();
+        for table in tables {
+            let (_, sum): (String, Option<u64>) = client.row(&format!("CHECKSUM TABLE {table} EXTENDED")).await?;
+            let (_, definition): (String, String) = client.row(&format!("SHOW CREATE TABLE {table}")).await?;
+            let rows: Vec<mysql_async::Row> = client.rows(&format!("SELECT * FROM {table} ORDER BY 1")).await?;
+            let rows: Vec<String> = rows.into_iter().map(|row| format!("{:?}", row.unwrap())).collect();
+            content.insert(table, format!("{sum:?} {definition} {}", rows.join("\n")));
+        }
+        Ok(content)
     }
 
     /// Compares what a writer was told with what every instance holds.

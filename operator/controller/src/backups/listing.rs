@@ -18,6 +18,8 @@ use mainstay_store::{Entry, Listing as Range, Store, StoreError};
 const LONGEST: u64 = 16 << 20;
 /// Segments that are looked at in one listing.
 const SEGMENTS: usize = 1000;
+/// How often the archive is listed again when an index was merged into another one meanwhile.
+const LISTINGS: usize = 5;
 
 /// Why a store could not be read, or changed.
 #[derive(Debug, thiserror::Error)]
@@ -55,7 +57,7 @@ pub(crate) async fn read(store: &dyn Store, cluster: &ClusterIdentity) -> Result
         // Nothing of the archive is deleted then.
         Beginning::default()
     } else {
-        beginning(store, cluster, &backups).await?
+        settled_beginning(store, cluster, &backups).await?
     };
     Ok(Contents {
         listing: Listing::Known {
@@ -125,6 +127,21 @@ fn newest(entries: &[Entry]) -> Option<Timestamp> {
 struct Beginning {
     segments: Vec<SegmentUse>,
     indexes: Vec<(Key, String)>,
+}
+
+/// The same as [`beginning`], of an archive whose indexes are being merged.
+async fn settled_beginning(
+    store: &dyn Store,
+    cluster: &ClusterIdentity,
+    backups: &[Stored],
+) -> Result<Beginning, ListingError> {
+    let mut listings = 1;
+    loop {
+        match beginning(store, cluster, backups).await {
+            Err(ListingError::Store(StoreError::NotFound { .. })) if listings < LISTINGS => listings += 1,
+            result => return result,
+        }
+    }
 }
 
 /// The beginning of the archive, up to and including the first segment that a backup needs.

@@ -1,6 +1,7 @@
 //! Problems of the archive of the binlog, as the open primary tells them.
 
 use crate::analyse::{Analysis, ProblemCode};
+use crate::observed::StoreSecret;
 use crate::view::View;
 
 /// What keeps transactions out of the archive. While no primary is open nobody can tell.
@@ -10,7 +11,11 @@ pub(super) fn primary(view: &View<'_>, analysis: &mut Analysis) {
     };
     let name = &open.instance.name;
     let Some(archive) = &open.report.archive else {
-        let message = format!("the primary {name} does not archive its binlog");
+        let why = match &view.observed.secrets.store {
+            StoreSecret::Refused { field, message } => format!(" ({field}: {message})"),
+            _ => String::new(),
+        };
+        let message = format!("the primary {name} does not archive its binlog{why}");
         analysis.found_on(ProblemCode::ArchiveNotRunning, name, message);
         return;
     };

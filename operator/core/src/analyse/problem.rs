@@ -303,7 +303,7 @@ problems! {
         "it is tried again by itself; nothing is lost while the binlogs are kept (binlog_expire_logs_seconds)";
     ArchiveNotRunning: Degraded, Nothing, BinlogArchived,
         "the archive is declared, and the open primary does not archive",
-        "it begins when the kubelet has brought the access to the store into the pod, mostly within two minutes";
+        "it begins when the kubelet has brought a right access to the store into the pod, mostly within two minutes";
 
     // For a person to know.
     ForeignTransactions: Notice, Nothing, Degraded,

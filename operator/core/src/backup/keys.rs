@@ -4,6 +4,7 @@
 //! <namespace>/<name>/<uid>/backups/<backup>/manifest.json
 //! <namespace>/<name>/<uid>/backups/<backup>/data.tar.zst[.age]
 //! <namespace>/<name>/<uid>/binlogs/<reign>/reign.json
+//! <namespace>/<name>/<uid>/binlogs/<reign>/through.json
 //! <namespace>/<name>/<uid>/binlogs/<reign>/segments/<sequence>.binlog.zst[.age]
 //! <namespace>/<name>/<uid>/binlogs/<reign>/index/<first>-<last>.json
 //! ```
@@ -236,6 +237,12 @@ impl ClusterIdentity {
     #[must_use]
     pub fn reign_manifest(&self, epoch: u64) -> Key {
         self.reign(epoch).object("reign.json")
+    }
+
+    /// Until when the archive is whole, when that is later than its last transaction. It is replaced as time goes by.
+    #[must_use]
+    pub fn reign_through(&self, epoch: u64) -> Key {
+        self.reign(epoch).object("through.json")
     }
 
     /// A segment of the binlog: the sequence numbers of a reign begin with 1.

@@ -209,6 +209,33 @@ impl ReignManifest {
     }
 }
 
+/// Until when the archive is whole while nothing is committed: a recovery to a moment at which nothing happened has to know
+/// that nothing did.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ArchivedThrough {
+    /// [`FORMAT`].
+    pub format: u32,
+    /// Which cluster.
+    pub cluster: ClusterIdentity,
+    /// Epoch of the reign. Only that of the newest reign says anything: an older one may have been cut off when it wrote.
+    pub epoch: u64,
+    /// Everything that was committed until then is stored.
+    pub time: Timestamp,
+}
+
+impl ArchivedThrough {
+    /// Reads what [`ArchivedThrough::to_json`] wrote.
+    pub fn from_json(json: &[u8]) -> Result<Self, ManifestError> {
+        read(json, "the time through which the archive is whole")
+    }
+
+    /// JSON for people and programs.
+    pub fn to_json(&self) -> Result<Vec<u8>, ManifestError> {
+        write(self, "the time through which the archive is whole")
+    }
+}
+
 /// Segments of one reign that follow each other.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

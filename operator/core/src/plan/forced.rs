@@ -11,8 +11,10 @@ use crate::plan::{request, text};
 use crate::rules::{DataLoss, MemberId, Phase, Request, Rules};
 use crate::view::{Seen, View};
 
-/// The instance that a person wants at this price.
+/// The instance that a person wants at this price. Before the first primary there is no price that a person could know: what
+/// was recovered is waited for.
 pub(crate) fn wanted<'a>(view: &View<'a>) -> Option<&'a Request> {
+    view.rules.primary.as_ref()?;
     request::running(view).filter(|request| request.accept_data_loss)
 }
 

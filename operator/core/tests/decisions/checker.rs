@@ -268,6 +268,7 @@ fn invariant_3_what_begins_without_a_memory() {
         rules.epoch = epoch;
         rules.phase = phase;
         rules.primary = None;
+        rules.baseline = set("");
         (state.clone(), record(rules))
     };
     let electing = || Phase::Electing { preferred: None };

@@ -37,6 +37,7 @@ fn a_cluster_of_each_size_begins_with_recovered_data() {
         assert!(!world.kubernetes.has_secret("shop-recovery"), "keys do not lie around");
         let status = world.kubernetes.status.recovery.as_ref().unwrap();
         assert_eq!(status.phase, mainstay_api::status::RecoveryPhase::Done);
+        world.run(Duration::from_secs(15));
         complete(&world);
     }
 }
@@ -60,6 +61,7 @@ fn a_recovery_is_begun_again_whatever_is_lost_meanwhile() {
             world.restart_operator(0);
         }
         world.settle(Duration::from_mins(4));
+        world.run(Duration::from_secs(15));
         complete(&world);
     }
 }

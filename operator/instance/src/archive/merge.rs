@@ -28,15 +28,26 @@ pub(super) async fn merge(
                 failures += 1;
                 tracing::warn!(%error, epoch, "indexes of the archive are not merged yet");
                 sleep(pause(failures).saturating_mul(PATIENCE)).await;
+                // Retention may have deleted some of them.
+                if let Ok(listed) = catalog.indexes(epoch).await {
+                    indexes = listed;
+                }
             }
         }
         match new.recv().await {
-            Some(index) => indexes.push(index),
+            Some(index) => add(&mut indexes, index),
             None => return,
         }
         while let Ok(index) = new.try_recv() {
-            indexes.push(index);
+            add(&mut indexes, index);
         }
+    }
+}
+
+/// A listing may have brought it already.
+fn add(indexes: &mut Vec<Index>, index: Index) {
+    if !indexes.contains(&index) {
+        indexes.push(index);
     }
 }
 

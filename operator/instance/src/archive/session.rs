@@ -7,9 +7,11 @@ use std::time::Duration;
 use jiff::Timestamp;
 use mainstay_core::GtidSet;
 use mainstay_core::backup::archive::{CLOSE, Index, hole, through};
-use mainstay_core::backup::manifest::{ArchivedTransaction, FORMAT, ReignManifest, Segment, SegmentIndex};
+use mainstay_core::backup::manifest::{
+    ArchivedThrough, ArchivedTransaction, FORMAT, ReignManifest, Segment, SegmentIndex,
+};
 use mainstay_store::archive::Sealing;
-use mainstay_store::{Access, StoreError};
+use mainstay_store::{Access, Existing, StoreError};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -60,6 +62,10 @@ pub(super) struct Session<'a> {
     /// What is stored, or was there before the archive began.
     through: GtidSet,
     missing: GtidSet,
+    /// Until when everything is stored, as far as this process knows; `None` beyond a hole.
+    whole: Option<Timestamp>,
+    /// When something was last stored, or it was looked at whether nothing was there to store.
+    stored_at: Instant,
     /// How long to wait for what is not executed.
     look: Duration,
     merger: Merger,
@@ -124,6 +130,8 @@ impl<'a> Session<'a> {
             through: source.before().clone(),
             missing: start.missing.clone(),
             growth: None,
+            whole: None,
+            stored_at: Instant::now(),
             look: LOOK.0,
             merger: Merger { indexes: sender, task },
             source: Some(source),
@@ -154,6 +162,7 @@ impl<'a> Session<'a> {
             let asked = Timestamp::now();
             let executed = self.shared.mysql.read_executed(LIMIT).await.map_err(Fault::Mysql)?;
             self.store_executed(asked, &executed).await?;
+            self.say_whole().await?;
             self.shared.change_archive(|report| report.error.clear());
             if finishing {
                 return Ok(Ended::Finished);
@@ -216,6 +225,7 @@ impl<'a> Session<'a> {
                 Instant::now()
             }
             () = until_finished(finish) => Instant::now(),
+            () = sleep_until(self.stored_at + self.shared.config.timing.archive_idle) => Instant::now(),
             () = sleep(BACKUPS), if !self.missing.is_empty() => {
                 self.look_at_backups().await?;
                 Instant::now()
@@ -299,6 +309,7 @@ impl<'a> Session<'a> {
         };
         self.index(segment).await?;
         self.sequence += 1;
+        self.stored_at = Instant::now();
         self.through = through;
         self.shared.change_archive(|report| {
             report.segments += 1;
@@ -360,13 +371,42 @@ impl<'a> Session<'a> {
     }
 
     /// Up to when everything is stored; beyond a hole nothing counts.
-    fn tell(&self, time: Timestamp) {
-        let whole = self.missing.is_empty();
-        self.shared.change_archive(|report| {
-            if whole {
-                report.time = Some(time);
-            }
-        });
+    fn tell(&mut self, time: Timestamp) {
+        self.whole = self.missing.is_empty().then_some(time);
+        if self.whole.is_some() {
+            self.shared.change_archive(|report| report.time = Some(time));
+        }
+    }
+
+    /// Stores until when the archive is whole, when nothing else was stored for a while. Segments tell it by themselves.
+    ///
+    /// One that was deposed and does not know it would say something untrue of what its successor commits. So this is said
+    /// only of what lies as far back as a cut-off primary lives, and only by one that hears the others.
+    async fn say_whole(&mut self) -> Result<(), Fault> {
+        let timing = &self.shared.config.timing;
+        if self.stored_at.elapsed() < timing.archive_idle {
+            return Ok(());
+        }
+        self.stored_at = Instant::now();
+        let told = self.shared.state().told;
+        let contacts = self.shared.hearing.contacts(&told);
+        let heard = contacts.age_in_cluster().is_some_and(|age| age < timing.fencing / 3);
+        let (Some(whole), true) = (self.whole, heard || told.acks_required == 0) else {
+            return Ok(());
+        };
+        let Ok(time) = whole.checked_sub(timing.fencing + timing.fencing / 2) else {
+            return Ok(());
+        };
+        let through = ArchivedThrough {
+            format: FORMAT,
+            cluster: self.reign.cluster.clone(),
+            epoch: self.reign.epoch,
+            time,
+        };
+        let key = self.catalog.cluster.reign_through(self.reign.epoch);
+        let json = through.to_json().map_err(Fault::Manifest)?;
+        let put = self.catalog.store.put(&key, json.into(), Existing::Replace).await;
+        put.map_err(Fault::Store)
     }
 
     /// Takes note of transactions that will never be stored.

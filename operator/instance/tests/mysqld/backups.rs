@@ -8,24 +8,24 @@ use std::time::{Duration, Instant};
 
 use mainstay_core::backup::manifest::StoredFile;
 use mainstay_core::backup::plan::{BackupStep, StoredBackup};
-use mainstay_core::backup::wire::{Donor, Outcome, Task};
+use mainstay_core::backup::wire::Outcome;
 use mainstay_core::backup::{BackupId, BackupManifest, ClusterIdentity};
-use mainstay_instance::backup::{Settings, make, read_page, temporary};
-use mainstay_instance::config::{Paths, Programs};
+use mainstay_instance::backup::{make, read_page};
+use mainstay_instance::config::Programs;
 use mainstay_store::archive::PrivateKey;
-use mainstay_store::{ACCESS_FILE, Access, Entry, Identity, Keys, Listing, S3, Settings as StoreSettings, Store as _};
+use mainstay_store::{Access, Entry, Identity, Keys, Listing, S3, Settings as StoreSettings, Store as _};
 use mysql_async::prelude::Queryable as _;
 use mysql_async::{Conn, OptsBuilder};
 use secrecy::ExposeSecret as _;
 use tokio::process::{Child, Command};
 
+use crate::support::pod::{ID, Pod};
 use crate::support::wire::Wire;
-use crate::support::{CLONE, Cluster, LIMIT, ROOT, free_port, insert, make_table, rows, show_logs, until, write};
+use crate::support::{Cluster, LIMIT, ROOT, free_port, insert, make_table, rows, show_logs, until, write};
 
 const ACCESS_KEY: &str = "owner";
 const SECRET_KEY: &str = "the-owners-secret";
 const BUCKET: &str = "backups";
-const ID: &str = "20261130t030000z-57bcae98";
 
 /// versitygw on a directory: its objects are files.
 struct Gateway {
@@ -120,68 +120,7 @@ fn access(store: SocketAddr, key: Option<&PrivateKey>) -> Access {
     }
 }
 
-/// The pod of a Job: of the cluster it is given the access to the store, the clone account's password and the CA's certificate.
-struct Pod {
-    files: tempfile::TempDir,
-    settings: Settings,
-}
-
-impl Pod {
-    fn new(cluster: &Cluster, donor: usize, access: &Access) -> Self {
-        let files = tempfile::tempdir_in(crate::support::fast_directory()).unwrap();
-        let root = files.path();
-        let node = &cluster.nodes[donor].config;
-        write(&root.join("store").join(ACCESS_FILE), access.to_json().expose_secret());
-        write(&root.join("system/clone"), CLONE);
-        let ca = std::fs::read_to_string(node.paths.server_tls.join("ca.crt")).unwrap();
-        write(&root.join("tls/ca.crt"), &ca);
-        let paths = Paths {
-            volume: root.join("volume"),
-            run: root.join("run"),
-            config_file: node.paths.config_file.clone(),
-            system_secret: root.join("system"),
-            root_secret: root.join("none"),
-            app_secret: root.join("none"),
-            server_tls: root.join("tls"),
-            client_ca: root.join("none"),
-            recovery: root.join("none"),
-            store: root.join("store"),
-        };
-        std::fs::create_dir(&paths.volume).unwrap();
-        let mut server = temporary(paths, node.programs.clone());
-        server.pod_ip = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        let settings = Settings {
-            task: Task {
-                id: id(),
-                name: "shop-nightly-57bcae98-29933460".to_owned(),
-                schedule: Some("nightly".to_owned()),
-                donor: Donor {
-                    instance: node.instance.0.clone(),
-                    server_uuid: "3e11fa47-71ca-11e1-9e33-c80aa9429562".to_owned(),
-                    host: "localhost".to_owned(),
-                    port: node.ports.admin,
-                },
-                epoch: cluster.epoch,
-            },
-            store: root.join("store"),
-            last_words: root.join("last-words"),
-            page: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), free_port()),
-            stall: Duration::from_mins(2),
-            server,
-        };
-        Self { files, settings }
-    }
-
-    /// No process of it is left.
-    fn is_still(&self) -> bool {
-        let own = self.files.path().to_str().unwrap().to_owned();
-        let processes = std::fs::read_dir("/proc").unwrap().flatten();
-        let mut lines = processes.filter_map(|process| std::fs::read(process.path().join("cmdline")).ok());
-        !lines.any(|line| String::from_utf8_lossy(&line).contains(&own))
-    }
-}
-
-fn stored(outcome: Outcome) -> StoredBackup {
+pub(crate) fn stored(outcome: Outcome) -> StoredBackup {
     match outcome {
         Outcome::Stored(stored) => *stored,
         Outcome::Failed { reason, message } => panic!("{reason}: {message}"),

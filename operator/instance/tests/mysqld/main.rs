@@ -13,6 +13,7 @@
 mod accounts;
 mod archive;
 mod backups;
+mod by_hand;
 mod clones;
 mod commands;
 mod conformance;
@@ -21,7 +22,9 @@ mod facts;
 mod fences;
 mod frozen;
 mod life;
+mod points;
 mod questions;
+mod refusals;
 mod replication;
 mod restores;
 mod stops;

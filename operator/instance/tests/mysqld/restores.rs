@@ -13,52 +13,19 @@ use mainstay_core::gtid::Gtid;
 use mainstay_core::observed::{InstanceReport, Mysqld};
 use mainstay_store::archive::PrivateKey;
 use mysql_async::prelude::Queryable as _;
-use mysql_async::{Conn, Row};
 
+use crate::support::content::{Content, content};
 use crate::support::store::{Stored, WISH, binlogs, transactions};
 use crate::support::{self, Cluster, Node, ROOT, clone_of, show_logs, until};
 
-/// What a server holds, as text: definitions and rows of every table, accounts, events.
-type Content = BTreeMap<String, String>;
-
-async fn content(conn: &mut Conn) -> Content {
-    let mut content = Content::new();
-    let tables = "SELECT CONCAT(TABLE_SCHEMA, '.', TABLE_NAME) FROM information_schema.TABLES WHERE TABLE_TYPE='BASE TABLE' \
-                  AND TABLE_SCHEMA NOT IN ('mysql','sys','performance_schema','information_schema') ORDER BY 1";
-    let tables: Vec<String> = conn.query(tables).await.unwrap();
-    for table in tables {
-        let sum: Option<Row> = conn
-            .query_first(format!("CHECKSUM TABLE {table} EXTENDED"))
-            .await
-            .unwrap();
-        let rows: Vec<Row> = conn.query(format!("SELECT * FROM {table} ORDER BY 1")).await.unwrap();
-        let definition: Option<(String, String)> =
-            conn.query_first(format!("SHOW CREATE TABLE {table}")).await.unwrap();
-        let sum: Option<u64> = sum.unwrap().get(1).unwrap();
-        let rows: Vec<String> = rows.into_iter().map(|row| format!("{:?}", row.unwrap())).collect();
-        content.insert(table, format!("{sum:?} {rows:?} {}", definition.unwrap().1));
-    }
-    let accounts = "SELECT CONCAT(User, '@', Host), HEX(authentication_string) FROM mysql.user \
-                    WHERE User NOT LIKE 'mainstay%' AND User NOT LIKE 'mysql.%' AND User<>'root'";
-    let accounts: Vec<(String, String)> = conn.query(accounts).await.unwrap();
-    content.extend(
-        accounts
-            .into_iter()
-            .map(|(name, hash)| (format!("account {name}"), hash)),
-    );
-    let events = "SELECT CONCAT(EVENT_SCHEMA, '.', EVENT_NAME), CONCAT(DEFINER, ' ', EVENT_DEFINITION) FROM information_schema.EVENTS";
-    let events: Vec<(String, String)> = conn.query(events).await.unwrap();
-    content.extend(events.into_iter().map(|(name, what)| (format!("event {name}"), what)));
-    let prepared: Vec<Row> = conn.query("XA RECOVER").await.unwrap();
-    content.insert("prepared".to_owned(), prepared.len().to_string());
-    content
-}
+/// Recoveries that run beside each other.
+pub(crate) const LANES: usize = 3;
 
 /// A point in the life of the source.
 pub(crate) struct Point {
     pub(crate) gtid: Gtid,
     /// When its last transaction was committed, as its binlog says.
-    at: Timestamp,
+    pub(crate) at: Timestamp,
     content: Content,
 }
 
@@ -173,7 +140,7 @@ impl Source {
 }
 
 /// Recovers to a target on a new volume, and gives what is there then.
-async fn recover(node: &mut Node, stored: &Stored, target: &Target) -> (InstanceReport, Content) {
+pub(crate) async fn recover(node: &mut Node, stored: &Stored, target: &Target) -> (InstanceReport, Content) {
     wipe(node).await;
     stored.give_to(node, target, &stored.keys());
     node.start().await;
@@ -188,15 +155,20 @@ async fn recover(node: &mut Node, stored: &Stored, target: &Target) -> (Instance
 }
 
 /// Another volume.
-async fn wipe(node: &mut Node) {
+pub(crate) async fn wipe(node: &mut Node) {
     node.cut().await;
     drop(std::fs::remove_dir_all(&node.config.paths.volume));
 }
 
 /// Recovers to a target that is refused; nothing is made.
-async fn refused(node: &mut Node, stored: &Stored, target: &Target, keys: &[PrivateKey]) -> String {
+pub(crate) async fn refused(node: &mut Node, stored: &Stored, target: &Target, keys: &[PrivateKey]) -> String {
     wipe(node).await;
     stored.give_to(node, target, keys);
+    is_refused(node).await
+}
+
+/// Starts an instance on an empty volume that cannot recover; why.
+pub(crate) async fn is_refused(node: &mut Node) -> String {
     node.start().await;
     let report = node
         .wait("it is refused", |report| {
@@ -214,7 +186,7 @@ async fn refused(node: &mut Node, stored: &Stored, target: &Target, keys: &[Priv
 }
 
 /// A new instance with passwords of its own.
-fn another_cluster() -> Cluster {
+pub(crate) fn another_cluster() -> Cluster {
     let cluster = Cluster::prepare(1);
     let node = &cluster.nodes[0];
     support::write(&node.config.paths.root_secret.join("password"), "another root's");
@@ -232,7 +204,7 @@ async fn f06_a_recovery_reaches_every_point_exactly() {
     let first = source
         .stopped(async |node, executed, uuid| stored.back_up(node, executed, uuid).await)
         .await;
-    let (first, mut second) = (Some(first), None);
+    let mut second = None;
     let before = source.executed().await;
     for (number, statement) in LIFE.iter().enumerate() {
         source.does(statement).await;
@@ -251,31 +223,39 @@ async fn f06_a_recovery_reaches_every_point_exactly() {
     assert!(binlogs.len() > 2, "{binlogs:?}");
     stored.archive(1, &source.uuid, &GtidSet::new(), &binlogs, 3).await;
 
-    let mut cluster = another_cluster();
-    let node = &mut cluster.nodes[0];
+    let (first, second) = (first.to_string(), second.unwrap().to_string());
     let mut all: GtidSet = before.clone();
-    let began = Instant::now();
+    let mut targets = Vec::new();
     for (number, point) in source.points.iter().enumerate() {
         all = all.union(&point.gtid.to_string().parse().unwrap());
+        let base = if number < 17 { &first } else { &second };
         // Every point by GTID; between two of them by time.
-        let mut targets = vec![Target::Gtid(point.gtid.clone())];
+        targets.push((Target::Gtid(point.gtid.clone()), number, all.clone(), base));
         if number % 4 == 3 {
-            targets.push(Target::Time(point.at));
+            targets.push((Target::Time(point.at), number, all.clone(), base));
         }
-        for target in targets {
-            let (report, content) = recover(node, &stored, &target).await;
-            assert_eq!(content, point.content, "{target:?}: {}", LIFE[number]);
+    }
+    let reaches = async |lane: usize| {
+        let mut cluster = another_cluster();
+        for (target, number, all, base) in targets.iter().skip(lane).step_by(LANES) {
+            let point = &source.points[*number];
+            let (report, content) = recover(&mut cluster.nodes[0], &stored, target).await;
+            assert_eq!(content, point.content, "{target:?}: {}", LIFE[*number]);
             let recovered = report.recovered.as_deref().unwrap();
-            assert_eq!((&recovered.reached, &report.executed), (&all, &all), "{target:?}");
+            assert_eq!((&recovered.reached, &report.executed), (all, all), "{target:?}");
             assert_eq!(recovered.request, WISH);
             assert_eq!(recovered.time, Some(point.at));
-            let expected = if number < 17 { &first } else { &second };
-            assert_eq!(recovered.backup, expected.as_ref().unwrap().to_string(), "{target:?}");
+            assert_eq!(&recovered.backup, *base, "{target:?}");
             assert!(!report.pristine && !report.writable && report.replication.source_host.is_none());
             assert_ne!(report.server_uuid, source.uuid);
         }
-    }
-    println!("{:?} for each of {} points", began.elapsed() / 35, source.points.len());
+        cluster.cut().await;
+    };
+    let began = Instant::now();
+    futures::future::join_all((0..LANES).map(reaches)).await;
+    println!("{} recoveries in {:?}", targets.len(), began.elapsed());
+    let mut cluster = another_cluster();
+    let node = &mut cluster.nodes[0];
     let (report, content) = recover(node, &stored, &Target::Latest).await;
     assert_eq!(content, source.points.last().unwrap().content);
     assert_eq!(report.executed, all);
@@ -312,6 +292,14 @@ pub(crate) struct Small {
     pub(crate) segments: Vec<Segment>,
 }
 
+impl Small {
+    /// The last transaction, and what is there then.
+    pub(crate) fn last(&self) -> (&Gtid, &Content) {
+        let last = self.source.points.last().expect("it has a life");
+        (&last.gtid, &last.content)
+    }
+}
+
 pub(crate) async fn small(key: Option<PrivateKey>) -> Small {
     let mut source = Source::start().await;
     let mut stored = Stored::new(key).await;
@@ -333,18 +321,26 @@ pub(crate) async fn small(key: Option<PrivateKey>) -> Small {
     }
 }
 
-/// The old primary wrote what nobody acknowledged, and was replaced: that never happened (decision A8).
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "needs the files of a MySQL image and versitygw: MAINSTAY_TEST_MYSQL, MAINSTAY_TEST_S3"]
-async fn a_discarded_tail_does_not_come_back() {
-    show_logs();
-    let Small { source, stored, .. } = small(None).await;
-    // The successor had everything but the last two.
+/// A source whose last two transactions were never acknowledged, and a successor that had the others.
+pub(crate) struct Succeeded {
+    pub(crate) stored: Stored,
+    pub(crate) backup: BackupId,
+    /// What the successor held in the end.
+    pub(crate) content: Content,
+    pub(crate) executed: GtidSet,
+    /// The first transaction that never happened.
+    pub(crate) lost: Gtid,
+}
+
+pub(crate) async fn succeeded(key: Option<PrivateKey>) -> Succeeded {
+    let Small {
+        source, stored, backup, ..
+    } = small(key).await;
     let points = &source.points;
     let (kept, lost) = (&points[points.len() - 3], &points[points.len() - 2]);
     let mut successor = another_cluster();
-    let (report, content) = recover(&mut successor.nodes[0], &stored, &Target::Gtid(kept.gtid.clone())).await;
-    assert_eq!(content, kept.content);
+    let (report, before) = recover(&mut successor.nodes[0], &stored, &Target::Gtid(kept.gtid.clone())).await;
+    assert_eq!(before, kept.content);
     let baseline = report.executed.clone();
     successor.make_primary(0).await;
     let uuid = report.server_uuid.clone();
@@ -353,19 +349,33 @@ async fn a_discarded_tail_does_not_come_back() {
         .query_drop("INSERT INTO a.t VALUES (50,'of the successor')")
         .await
         .unwrap();
-    let expected = self::content(&mut inside).await;
+    let content = content(&mut inside).await;
     drop(inside);
     let text = successor.nodes[0].text("SELECT @@GLOBAL.gtid_executed").await.unwrap();
-    let executed: GtidSet = text.parse().unwrap();
     successor.nodes[0].manager.take().unwrap().stop().await;
     let binlogs = binlogs(&successor.nodes[0]);
     stored.archive(9, &uuid, &baseline, &binlogs, 2).await;
+    Succeeded {
+        lost: lost.gtid.clone(),
+        executed: text.parse().unwrap(),
+        stored,
+        backup,
+        content,
+    }
+}
 
+/// The old primary wrote what nobody acknowledged, and was replaced: that never happened (decision A8).
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs the files of a MySQL image and versitygw: MAINSTAY_TEST_MYSQL, MAINSTAY_TEST_S3"]
+async fn a_discarded_tail_does_not_come_back() {
+    show_logs();
+    let succeeded = succeeded(None).await;
     let mut cluster = another_cluster();
-    let (report, content) = recover(&mut cluster.nodes[0], &stored, &Target::Latest).await;
-    assert_eq!(content, expected);
-    assert_eq!(report.executed, executed);
-    let message = refused(&mut cluster.nodes[0], &stored, &Target::Gtid(lost.gtid.clone()), &[]).await;
+    let (report, content) = recover(&mut cluster.nodes[0], &succeeded.stored, &Target::Latest).await;
+    assert_eq!(content, succeeded.content);
+    assert_eq!(report.executed, succeeded.executed);
+    let target = Target::Gtid(succeeded.lost.clone());
+    let message = refused(&mut cluster.nodes[0], &succeeded.stored, &target, &[]).await;
     assert!(message.contains("was never acknowledged"), "{message}");
     cluster.cut().await;
 }

@@ -31,7 +31,7 @@ impl Pod {
         let files = tempfile::tempdir_in(crate::support::fast_directory()).unwrap();
         let root = files.path();
         let config = &node.config;
-        let access = stored.access(&[]).to_json();
+        let access = stored.access_with(&[]).to_json();
         write(&root.join("store").join(ACCESS_FILE), access.expose_secret());
         for (number, key) in keys.iter().enumerate() {
             write(&root.join(format!("keys/k{number}")), key.to_text().expose_secret());

@@ -48,10 +48,13 @@ impl Default for Backups {
 
 #[derive(Clone, Debug)]
 struct Run {
+    node: String,
     ip: IpAddr,
     starts_at: Instant,
     ends_at: Instant,
     told: bool,
+    /// Its node lost power meanwhile: nothing of it is left, which is told when the kubelet runs again.
+    died: bool,
 }
 
 /// Reads how far backups are.
@@ -64,7 +67,7 @@ impl Pages for SimPages {
         self.0.with(|w| {
             let now = Instant::now();
             let run = w.backups.runs.values().find(|run| run.ip == pod);
-            let run = run.filter(|run| run.starts_at <= now && now < run.ends_at);
+            let run = run.filter(|run| !run.died && run.starts_at <= now && now < run.ends_at);
             let run = run.ok_or_else(|| "connection refused".to_owned())?;
             let done = now.duration_since(run.starts_at).as_secs_f64() / w.backups.takes.as_secs_f64();
             #[expect(
@@ -103,6 +106,13 @@ impl Inner {
     /// How long backups take from now on.
     pub fn let_backups_take(&mut self, time: Duration) {
         self.backups.takes = time;
+    }
+
+    /// Programs of backups on a node without power end.
+    pub(super) fn end_backups_on(&mut self, node: &str) {
+        for run in self.backups.runs.values_mut().filter(|run| run.node == node) {
+            run.died = true;
+        }
     }
 
     /// The Job controller: one pod for each Job, and no second one.
@@ -158,12 +168,12 @@ impl Inner {
     pub(super) fn sync_backup(&mut self, resource: &'static Resource, pod: &Value, now: Instant) -> Option<Instant> {
         let uid = text(pod, "/metadata/uid").to_owned();
         let key = key_of(resource, pod);
-        if matches!(text(pod, "/status/phase"), "Succeeded" | "Failed") {
+        let deleting = !text(pod, "/metadata/deletionTimestamp").is_empty();
+        let ended = matches!(text(pod, "/status/phase"), "Succeeded" | "Failed");
+        if deleting || ended {
             self.backups.runs.remove(&uid);
-            return None;
         }
-        if !text(pod, "/metadata/deletionTimestamp").is_empty() {
-            self.backups.runs.remove(&uid);
+        if deleting {
             let options = DeleteOptions {
                 uid: Some(uid),
                 grace: Some(0),
@@ -173,19 +183,30 @@ impl Inner {
             let _ = self.server.delete(&key, &options);
             return None;
         }
+        if ended {
+            return None;
+        }
         if !self.mounts_exist(pod) {
             return Some(now + Duration::from_millis(250));
         }
         let mut run = self.backups.runs.get(&uid).cloned().unwrap_or_else(|| {
             self.next_ip = self.next_ip.wrapping_add(1).max(1);
             Run {
+                node: text(pod, "/spec/nodeName").to_owned(),
                 ip: IpAddr::V4(Ipv4Addr::new(10, 245, 0, self.next_ip)),
                 starts_at: now + START,
                 ends_at: now + START + self.backups.takes,
                 told: false,
+                died: false,
             }
         });
-        let due = if now >= run.ends_at {
+        let due = if run.died {
+            let state = json!({"terminated": {"exitCode": 137, "reason": "Error", "finishedAt": self.server.clock().rfc3339()}});
+            let state = container(main_container(pod), &state);
+            let status = json!({"status": {"phase": "Failed", "containerStatuses": [state]}});
+            let _ = self.server.patch(&key, Some("status"), status);
+            None
+        } else if now >= run.ends_at {
             self.tell_end(&key, pod);
             None
         } else if now >= run.starts_at {

@@ -50,6 +50,7 @@ impl Inner {
             (node.up, node.since) = (false, Instant::now());
         }
         self.processes.retain(|_, p| p.node != name);
+        self.end_backups_on(name);
         self.dirty = true;
     }
 

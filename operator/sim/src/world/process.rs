@@ -180,7 +180,11 @@ impl Process {
 
     /// SIGKILL of mysqld; the manager starts it again.
     pub fn kill_mysqld(&mut self, now: Instant) {
-        self.phase = Phase::Starting { until: now + START };
+        // One that makes its data directory has none to start on: it begins again.
+        self.phase = match self.phase {
+            Phase::Initialising { .. } => Phase::Initialising { until: now + START },
+            _ => Phase::Starting { until: now + START },
+        };
         self.restarts += 1;
         self.forget();
     }

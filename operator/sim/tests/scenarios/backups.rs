@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use mainstay_api::GROUP;
 use mainstay_sim::Simulation;
-use mainstay_sim::kubernetes::{Effect, Key, Resource, Rule};
+use mainstay_sim::kubernetes::{DeleteOptions, Effect, Key, Resource, Rule};
 use mainstay_store::{Depth, Entry, Listing, Store as _};
 use serde_json::{Value, json};
 
@@ -31,13 +31,21 @@ pub(crate) fn backups() -> &'static Resource {
 
 /// The keys of the store, as the user's Secret.
 pub(crate) fn create_credentials(sim: &Simulation) {
+    create_credentials_in(sim, NS);
+}
+
+pub(crate) fn create_credentials_in(sim: &Simulation, namespace: &str) {
     let secret = json!({"metadata": {"name": "shop-s3"},
         "stringData": {"accessKeyId": "AKIA", "secretAccessKey": "hidden-in-the-store"}});
-    sim.server.create(secrets(), NS, secret).unwrap();
+    sim.server.create(secrets(), namespace, secret).unwrap();
 }
 
 pub(crate) fn with_backups(schedules: &Value) -> Value {
-    let mut manifest = Simulation::manifest(NAME, 3);
+    named(NAME, 3, schedules)
+}
+
+pub(crate) fn named(name: &str, replicas: i32, schedules: &Value) -> Value {
+    let mut manifest = Simulation::manifest(name, replicas);
     manifest["spec"]["backup"] = json!({
         "store": {"bucket": "backups", "endpoint": "http://s3.example", "credentialsSecret": {"name": "shop-s3"}},
         "schedules": schedules,
@@ -46,7 +54,7 @@ pub(crate) fn with_backups(schedules: &Value) -> Value {
 }
 
 /// A healthy cluster with a store, and nobody who looks after it.
-async fn settled(seed: u64, schedules: &Value) -> Simulation {
+pub(crate) async fn settled(seed: u64, schedules: &Value) -> Simulation {
     let sim = Simulation::new(seed);
     create_credentials(&sim);
     let operator = sim.start_operator("operator-1");
@@ -61,11 +69,11 @@ pub(crate) fn ask(sim: &Simulation, name: &str) {
     sim.server.create(backups(), NS, backup).unwrap();
 }
 
-fn backup(sim: &Simulation, name: &str) -> Option<Arc<Value>> {
+pub(crate) fn backup(sim: &Simulation, name: &str) -> Option<Arc<Value>> {
     sim.server.get(&Key::new(backups(), NS, name))
 }
 
-fn phase(sim: &Simulation, name: &str) -> String {
+pub(crate) fn phase(sim: &Simulation, name: &str) -> String {
     let backup = backup(sim, name);
     let phase = backup
         .as_ref()
@@ -82,7 +90,7 @@ pub(crate) fn conditions(sim: &Simulation) -> Vec<Value> {
         .unwrap_or_default()
 }
 
-fn backup_healthy(sim: &Simulation) -> Option<Value> {
+pub(crate) fn backup_healthy(sim: &Simulation) -> Option<Value> {
     conditions(sim)
         .into_iter()
         .find(|condition| condition["type"] == "BackupHealthy")
@@ -271,8 +279,10 @@ async fn a_store_without_its_keys_is_told_and_goes_on_when_they_come() {
         message.contains("spec.backup.store.credentialsSecret: there is no Secret shop-s3 in namespace shop"),
         "{message}"
     );
-    let waits = backup(&sim, "now").unwrap()["status"]["message"].to_string();
-    assert!(waits.contains("credentialsSecret"), "{waits}");
+    let waits = sim.wait(secs(30), |s| {
+        backup(s, "now").is_some_and(|b| b["status"]["message"].to_string().contains("credentialsSecret"))
+    });
+    assert!(waits.await, "{}", sim.picture(NS, NAME));
     sleep(secs(60)).await;
     let before = writes(&sim);
     sleep(secs(3600)).await;
@@ -343,9 +353,7 @@ async fn f23_a_job_that_is_deleted_fails_its_backup_and_blocks_nothing() {
     let running = sim.wait(secs(60), |s| phase(s, "now") == "Running").await;
     assert!(running, "{}", sim.picture(NS, NAME));
     let job = Key::new(jobs(), NS, "now-backup");
-    sim.server
-        .delete(&job, &mainstay_sim::kubernetes::DeleteOptions::default())
-        .unwrap();
+    sim.server.delete(&job, &DeleteOptions::default()).unwrap();
     let failed = sim.wait(secs(60), |s| phase(s, "now") == "Failed").await;
     assert!(failed, "{}", sim.picture(NS, NAME));
     let told = sim

@@ -8,6 +8,7 @@
 )]
 
 mod appliers;
+mod backup_cases;
 mod backups;
 mod bootstrap;
 mod chaos;

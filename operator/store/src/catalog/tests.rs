@@ -234,6 +234,38 @@ async fn a_target_ends_the_plan() {
 }
 
 #[tokio::test]
+async fn a_moment_at_which_nothing_happened_can_be_reached_when_it_is_known_that_nothing_did() {
+    let bench = Bench::usual().await;
+    let say = async |epoch, seconds| {
+        let through = ArchivedThrough {
+            format: FORMAT,
+            cluster: bench.cluster.clone(),
+            epoch,
+            time: second(seconds),
+        };
+        let key = bench.cluster.reign_through(epoch);
+        bench.put(&key, through.to_json().unwrap()).await;
+    };
+    // The word of a primary that was replaced counts nothing.
+    say(1, 900).await;
+    let error = bench.plan(&Target::Time(second(60))).await.unwrap_err();
+    assert!(error.to_string().contains("beyond what is stored"), "{error}");
+    say(2, 70).await;
+    let planned = bench.plan(&Target::Time(second(70))).await.unwrap();
+    assert_eq!(planned.plan.reaches, set(&format!("{A}:1-25,{B}:40-50")));
+    let error = bench.plan(&Target::Time(second(71))).await.unwrap_err();
+    assert!(error.to_string().contains(&second(70).to_string()), "{error}");
+    // A word from before the last transaction takes nothing away.
+    say(2, 45).await;
+    assert!(bench.plan(&Target::Time(second(50))).await.is_ok());
+    bench.put(&bench.cluster.reign_through(2), "{").await;
+    assert!(
+        bench.plan(&Target::Latest).await.is_err(),
+        "what cannot be read is unknown"
+    );
+}
+
+#[tokio::test]
 async fn a_backup_that_is_not_whole_does_not_count() {
     let bench = Bench::new();
     bench.backup("whole", &format!("{A}:1-10"), 10).await;
@@ -283,6 +315,16 @@ async fn a_backup_that_cannot_be_read_is_named_and_another_one_serves() {
     assert_eq!(catalog.backups.len(), 1);
     assert_eq!(catalog.unreadable.len(), 2, "{:?}", catalog.unreadable);
     assert!(catalog.unreadable[0].contains("bad"), "{:?}", catalog.unreadable);
+    // The store notices it by itself. When no other one is left, the refusal says why.
+    bench.store.flip(&key("bad"), 0);
+    let planned = bench.plan(&Target::Latest).await.unwrap();
+    assert_eq!(planned.base.id.as_str(), "good");
+    bench.store.flip(&key("good"), 40);
+    let error = bench.plan(&Target::Latest).await.unwrap_err().to_string();
+    assert!(
+        error.contains("no complete backup") && error.contains("good") && error.contains("damaged"),
+        "{error}"
+    );
 }
 
 #[tokio::test]

@@ -11,13 +11,9 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Secret;
-use kube::ResourceExt as _;
-use kube::api::PostParams;
+use kube::{Api, ResourceExt as _};
 use mainstay_core::GtidSet;
 use mainstay_core::backup::ClusterIdentity;
-use mainstay_core::layout;
-use mainstay_store::{Identity, Keys, S3, Settings, Store};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
@@ -44,8 +40,6 @@ const BEFORE: Duration = Duration::from_secs(2);
 const AFTER: Duration = Duration::from_secs(5);
 /// Folder in the bucket.
 const PREFIX: &str = "bench-archive";
-/// Secret with the access key.
-const SECRET: &str = "s3";
 
 /// Writes, kills the primary, and reads what was stored.
 pub(super) async fn run(env: &Env) -> Result<()> {
@@ -68,7 +62,7 @@ fn seconds() -> Result<u64> {
 async fn all(env: &Env, namespace: &str, access: &S3Server) -> Result<Value> {
     let half = Duration::from_secs(seconds()?) / 2;
     let cluster = create(env, namespace, access).await?;
-    let watcher = Watcher::start(open(access).await?, identity(&cluster).await?);
+    let watcher = Watcher::start(Arc::new(access.open(PREFIX).await?), identity(&cluster).await?);
     let login = cluster.app().await?;
     let mut writers = Vec::new();
     for number in 0..WRITERS.0 {
@@ -93,7 +87,7 @@ async fn all(env: &Env, namespace: &str, access: &S3Server) -> Result<Value> {
         commits += history.acknowledged.len();
         cluster.check(&history, &table).await?;
     }
-    let executed = whole(&cluster).await?;
+    let executed = cluster.archived(WHOLE).await?;
     let watched = watcher.finish().await?;
     let gaps = gaps(&watched, &executed);
     let (steady, moved) = divided(&watched.transactions, killed, open_again);
@@ -152,23 +146,11 @@ fn gaps(watched: &Watched, executed: &GtidSet) -> u64 {
 
 async fn create(env: &Env, namespace: &str, access: &S3Server) -> Result<Cluster> {
     let context = Context::new(env.clone(), "bench-archive", Arc::default());
-    let manifest = context.manifest("shop", 3).with_app().with(
-        "backup",
-        json!({"store": {
-            "bucket": access.bucket, "prefix": PREFIX, "endpoint": access.endpoint, "region": access.region,
-            "credentialsSecret": {"name": SECRET},
-        }}),
-    );
-    let cluster = Cluster::at(env, namespace, "shop");
-    let secret: Secret = serde_json::from_value(json!({
-        "metadata": {"name": SECRET},
-        "stringData": {"accessKeyId": access.access_key, "secretAccessKey": access.secret_key},
-    }))?;
-    cluster
-        .of::<Secret>()
-        .create(&PostParams::default(), &secret)
-        .await
-        .context("failed to create the Secret with the access key")?;
+    let backup = json!({"store": access.declared(PREFIX)});
+    let manifest = context.manifest("shop", 3).with_app().with("backup", backup);
+    access
+        .create_secret(&Api::namespaced(env.client.clone(), namespace))
+        .await?;
     let cluster = Cluster::create(env, namespace, &manifest).await?;
     cluster.condition("BinlogArchived", "True", ARCHIVES).await?;
     Ok(cluster)
@@ -177,45 +159,6 @@ async fn create(env: &Env, namespace: &str, access: &S3Server) -> Result<Cluster
 async fn identity(cluster: &Cluster) -> Result<ClusterIdentity> {
     let uid = cluster.get().await?.uid().context("the cluster has no uid")?;
     Ok(ClusterIdentity::new(&cluster.namespace, &cluster.name, &uid)?)
-}
-
-async fn open(access: &S3Server) -> Result<Arc<dyn Store>> {
-    let settings = Settings {
-        endpoint: Some(access.endpoint.clone()),
-        region: access.region.clone(),
-        bucket: access.bucket.clone(),
-        prefix: PREFIX.to_owned(),
-        path_style: true,
-        ca: None,
-        identity: Identity::Keys(Keys {
-            access_key: access.access_key.clone(),
-            secret_key: access.secret_key.clone().into(),
-            session_token: None,
-        }),
-    };
-    Ok(Arc::new(S3::new(settings).await?))
-}
-
-/// What the primary has executed, when it says that all of it is stored.
-async fn whole(cluster: &Cluster) -> Result<GtidSet> {
-    let deadline = Instant::now() + WHOLE;
-    loop {
-        let primary = cluster.primary().await?;
-        let status = [layout::BINARY, "instance", "status", "-o", "json"];
-        let status = pods::exec(&cluster.pods(), &primary, pods::MYSQL, &status).await?;
-        let status: Value = serde_json::from_str(&status)?;
-        let text = |pointer: &str| status.pointer(pointer).and_then(Value::as_str);
-        if text("/archive/behind") == Some("") {
-            let executed = text("/executed").unwrap_or_default();
-            return executed.parse().context("failed to read what the primary has executed");
-        }
-        ensure!(
-            Instant::now() < deadline,
-            "not everything is stored {WHOLE:?} after the last write: {:?}",
-            status.get("archive")
-        );
-        sleep(Duration::from_millis(200)).await;
-    }
 }
 
 #[cfg(test)]

@@ -4,20 +4,18 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use clap::ValueEnum;
-use k8s_openapi::api::coordination::v1::Lease;
-use kube::Api;
 use serde_json::{Map, Value, json};
 
-use super::Gaps;
+use super::{Gaps, name_of};
 use crate::cluster::Cluster;
-use crate::env::{Env, OPERATOR_NAMESPACE};
+use crate::env::Env;
 use crate::history::History;
 use crate::lists::Lists;
+use crate::placement::{leaders_node, place};
 use crate::pods;
 use crate::runner::{Context, say};
 use crate::testbed::Testbed;
 use crate::writer::Writer;
-use crate::{operator, promote};
 
 /// How long writes may be away before a run has failed.
 const AWAY: Duration = Duration::from_mins(2);
@@ -30,8 +28,6 @@ const API_CUT: Duration = Duration::from_secs(25);
 /// How long the repair of a disk is tried, and the pause between two tries.
 const REPAIR: Duration = Duration::from_mins(1);
 const AGAIN: Duration = Duration::from_millis(300);
-/// The leader's lease.
-const LEASE: &str = "mainstay-operator";
 
 /// What is done to the primary, or to its node; by its name in `FAULT` and in the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -48,11 +44,6 @@ enum Fault {
 }
 
 impl Fault {
-    fn name(self) -> String {
-        let value = self.to_possible_value();
-        value.map(|value| value.get_name().to_owned()).unwrap_or_default()
-    }
-
     /// Repetitions when none are asked for.
     const fn usual(self) -> usize {
         match self {
@@ -122,7 +113,7 @@ fn claim(cluster: &Cluster, pod: &str) -> String {
 
 /// Runs the faults that `FAULT` names (separated by commas), or all of them.
 pub(super) async fn run(env: &Env) -> Result<()> {
-    let faults = chosen()?;
+    let faults: Vec<Fault> = super::chosen()?;
     let testbed = env.testbed()?.clone();
     let namespace = env.namespace("bench-failover").await?;
     let result = all(env, &testbed, &namespace, &faults).await;
@@ -130,19 +121,6 @@ pub(super) async fn run(env: &Env) -> Result<()> {
     let results = result?;
     say(&json!({"bench": "failover", "faults": results}).to_string());
     Ok(())
-}
-
-fn chosen() -> Result<Vec<Fault>> {
-    let Ok(names) = std::env::var("FAULT") else {
-        return Ok(Fault::value_variants().to_vec());
-    };
-    let find = |name: &str| {
-        let all = Fault::value_variants();
-        let known = || all.iter().map(|fault| fault.name()).collect::<Vec<_>>().join(", ");
-        let found = Fault::from_str(name.trim(), false).ok();
-        found.with_context(|| format!("FAULT={name} is not known; there are {}", known()))
-    };
-    names.split(',').map(find).collect()
 }
 
 async fn all(env: &Env, testbed: &Testbed, namespace: &str, faults: &[Fault]) -> Result<Map<String, Value>> {
@@ -161,10 +139,10 @@ async fn all(env: &Env, testbed: &Testbed, namespace: &str, faults: &[Fault]) ->
         let mut gaps = Gaps::default();
         for number in 1..=super::runs(fault.usual())? {
             let run = once(env, &cluster, testbed, *fault, number);
-            gaps.add(&run.await.with_context(|| format!("{} {number}", fault.name()))?);
+            gaps.add(&run.await.with_context(|| format!("{} {number}", name_of(fault)))?);
         }
-        say(&format!("{:<25} {}", fault.name(), gaps.line()));
-        results.insert(fault.name(), gaps.json());
+        say(&format!("{:<25} {}", name_of(fault), gaps.line()));
+        results.insert(name_of(fault), gaps.json());
     }
     Ok(results)
 }
@@ -173,7 +151,7 @@ async fn all(env: &Env, testbed: &Testbed, namespace: &str, faults: &[Fault]) ->
 async fn once(env: &Env, cluster: &Cluster, testbed: &Testbed, fault: Fault, number: usize) -> Result<History> {
     cluster.serves(WHOLE).await?;
     if let Some(beside) = fault.beside_the_operator() {
-        place(cluster, &leaders_node(env).await?, beside).await?;
+        place(cluster, &leaders_node(env).await?, beside, (AWAY, WHOLE)).await?;
     }
     let pod = cluster.primary().await?;
     let node = cluster.node_of(&pod).await?;
@@ -201,7 +179,7 @@ async fn once(env: &Env, cluster: &Cluster, testbed: &Testbed, fault: Fault, num
     let operations = lists.finish(cluster).await?;
     say(&format!(
         "{} {number:>2}: gap {} ms, {} errors, 0 of {} writes and {operations} list operations lost, {pod} -> {}",
-        fault.name(),
+        name_of(&fault),
         history.gap_ms(),
         history.error_count,
         history.acknowledged.len(),
@@ -213,41 +191,6 @@ async fn once(env: &Env, cluster: &Cluster, testbed: &Testbed, fault: Fault, num
     Ok(history)
 }
 
-async fn leaders_node(env: &Env) -> Result<String> {
-    operator::ready(env).await?;
-    let leases: Api<Lease> = Api::namespaced(env.client.clone(), OPERATOR_NAMESPACE);
-    let lease = leases.get(LEASE).await.context("failed to get the leader's lease")?;
-    let holder = lease
-        .spec
-        .and_then(|spec| spec.holder_identity)
-        .context("nobody leads")?;
-    let pods = operator::pods_of(env).list(&kube::api::ListParams::default()).await?;
-    let leader = pods.items.iter().find(|pod| {
-        pod.metadata
-            .name
-            .as_ref()
-            .is_some_and(|name| holder.contains(name.as_str()))
-    });
-    let node = leader.and_then(|pod| pod.spec.as_ref()?.node_name.clone());
-    node.with_context(|| format!("the leader {holder} is no pod"))
-}
-
-/// Moves the primary to this node, or away from it.
-async fn place(cluster: &Cluster, node: &str, there: bool) -> Result<()> {
-    let primary = cluster.primary().await?;
-    if (cluster.node_of(&primary).await? == node) == there {
-        return Ok(());
-    }
-    for ordinal in 0..cluster.get().await?.spec.replicas {
-        let instance = cluster.instance(ordinal);
-        if (cluster.node_of(&instance).await? == node) == there {
-            promote::eventually(cluster, &instance, AWAY).await?;
-            return cluster.serves(WHOLE).await;
-        }
-    }
-    anyhow::bail!("no instance is where the fault needs it: {node} is the operator's node")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -255,7 +198,7 @@ mod tests {
     #[test]
     fn every_fault_has_a_name_of_its_own() {
         let all = Fault::value_variants();
-        let names: std::collections::BTreeSet<_> = all.iter().map(|fault| fault.name()).collect();
+        let names: std::collections::BTreeSet<_> = all.iter().map(|fault| name_of(fault)).collect();
         assert_eq!(names.len(), all.len());
     }
 }

@@ -4,6 +4,7 @@ mod archive;
 mod create;
 mod failover;
 mod footprint;
+mod heal;
 mod switchover;
 
 use anyhow::{Context as _, Result};
@@ -27,6 +28,8 @@ pub enum Name {
     Switchover,
     /// From a commit to its segment in the archive, and what is missing after a kill of the primary.
     Archive,
+    /// From a full disk or a lost volume to a healthy cluster; FAULT names single ones.
+    Heal,
 }
 
 /// Runs a bench.
@@ -37,6 +40,7 @@ pub async fn run(env: &Env, name: Name) -> Result<()> {
         Name::Failover => failover::run(env).await,
         Name::Switchover => switchover::run(env, runs(50)?).await,
         Name::Archive => archive::run(env).await,
+        Name::Heal => heal::run(env).await,
     }
 }
 
@@ -47,6 +51,25 @@ fn runs(usual: usize) -> Result<usize> {
     }
     let quick = std::env::var("QUICK").is_ok_and(|v| v == "1");
     Ok(if quick { 3 } else { usual })
+}
+
+/// The faults that `FAULT` names (separated by commas), or all of them.
+fn chosen<T: ValueEnum>() -> Result<Vec<T>> {
+    let Ok(names) = std::env::var("FAULT") else {
+        return Ok(T::value_variants().to_vec());
+    };
+    let find = |name: &str| {
+        let known = || T::value_variants().iter().map(name_of).collect::<Vec<_>>().join(", ");
+        let found = T::from_str(name.trim(), false).ok();
+        found.with_context(|| format!("FAULT={name} is not known; there are {}", known()))
+    };
+    names.split(',').map(find).collect()
+}
+
+/// What a fault is called in `FAULT` and in the result.
+fn name_of<T: ValueEnum>(fault: &T) -> String {
+    let value = fault.to_possible_value();
+    value.map(|value| value.get_name().to_owned()).unwrap_or_default()
 }
 
 /// What clients saw in several runs.

@@ -6,16 +6,17 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Secret};
-use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::api::{DeleteParams, ListParams};
 use kube::{Api, ResourceExt};
 use mainstay_api::MySQLBackup;
 use mainstay_api::backup::BackupPhase;
 use mainstay_core::backup::{BackupManifest, Key};
-use mainstay_store::{Identity, Keys, S3, Settings, Store as _};
+use mainstay_store::Store as _;
 use serde_json::json;
 
 use crate::cluster::{Cluster, HEAL};
 use crate::runner::Context;
+use crate::s3::CREDENTIALS;
 use crate::testbed::S3Server;
 use crate::wait;
 
@@ -23,8 +24,8 @@ use crate::wait;
 const BACKUP: Duration = Duration::from_mins(3);
 /// How long something may take that is a matter of a few requests.
 const SOON: Duration = Duration::from_secs(30);
-/// The user's Secret.
-const CREDENTIALS: &str = "e2e-s3";
+/// Folder in the bucket.
+const PREFIX: &str = "e2e";
 /// The backup.
 const NAME: &str = "e2e-by-hand";
 
@@ -58,21 +59,14 @@ pub(super) async fn by_hand(context: Arc<Context>) -> Result<()> {
 }
 
 async fn make(context: &Context, cluster: &Cluster, s3: &S3Server) -> Result<()> {
-    let store = json!({"bucket": s3.bucket, "prefix": "e2e", "endpoint": s3.endpoint, "credentialsSecret": {"name": CREDENTIALS}});
-    cluster.patch(json!({"backup": {"store": store}})).await?;
+    cluster.patch(json!({"backup": {"store": s3.declared(PREFIX)}})).await?;
     let told = cluster.condition("BackupHealthy", "False", SOON).await?;
     ensure!(
         told.message.contains("spec.backup.store.credentialsSecret") && told.message.contains(CREDENTIALS),
         "the condition does not name field and Secret: {}",
         told.message
     );
-    let secret = serde_json::from_value(json!({"metadata": {"name": CREDENTIALS},
-        "stringData": {"accessKeyId": s3.access_key, "secretAccessKey": s3.secret_key}}))?;
-    let secrets: Api<Secret> = cluster.of();
-    secrets
-        .create(&PostParams::default(), &secret)
-        .await
-        .context("failed to create the Secret")?;
+    s3.create_secret(&cluster.of()).await?;
     cluster.condition("BackupHealthy", "True", SOON).await?;
 
     let (name, namespace) = (cluster.name.as_str(), cluster.namespace.as_str());
@@ -81,7 +75,7 @@ async fn make(context: &Context, cluster: &Cluster, s3: &S3Server) -> Result<()>
         .mainstay(&["backup", name, "--name", NAME, "-n", namespace])
         .await?;
     ensure!(said.contains(NAME), "the plugin says {said:?}");
-    let backup = succeeded(cluster).await?;
+    let backup = succeeded(cluster, NAME).await?;
     let status = backup.status.context("it has no status")?;
     ensure!(
         status.instance.as_deref() != Some(cluster.primary().await?.as_str()),
@@ -113,9 +107,10 @@ async fn make(context: &Context, cluster: &Cluster, s3: &S3Server) -> Result<()>
     nothing_is_left(cluster).await
 }
 
-async fn succeeded(cluster: &Cluster) -> Result<MySQLBackup> {
+/// Waits until a backup has ended, and well.
+pub(super) async fn succeeded(cluster: &Cluster, name: &str) -> Result<MySQLBackup> {
     let backups: Api<MySQLBackup> = cluster.of();
-    let ended = wait::object(&backups, NAME, "waiting for its end", BACKUP, |backup| {
+    let ended = wait::object(&backups, name, "waiting for its end", BACKUP, |backup| {
         let phase = backup?.status.as_ref()?.phase?;
         phase.is_final().then(|| backup.cloned()).flatten()
     })
@@ -129,24 +124,11 @@ async fn succeeded(cluster: &Cluster) -> Result<MySQLBackup> {
 
 /// The manifest in the bucket, and its data as large as it says.
 async fn manifest(s3: &S3Server, location: &str) -> Result<BackupManifest> {
-    let store = S3::new(Settings {
-        endpoint: Some(s3.endpoint.clone()),
-        region: s3.region.clone(),
-        bucket: s3.bucket.clone(),
-        prefix: String::new(),
-        path_style: true,
-        ca: None,
-        identity: Identity::Keys(Keys {
-            access_key: s3.access_key.clone(),
-            secret_key: s3.secret_key.clone().into(),
-            session_token: None,
-        }),
-    })
-    .await?;
+    let store = s3.open("").await?;
     let key = location
         .strip_prefix(&format!("s3://{}/", s3.bucket))
         .with_context(|| format!("{location} is not in the bucket"))?;
-    ensure!(key.starts_with("e2e/"), "{key} is not below the prefix");
+    ensure!(key.starts_with(&format!("{PREFIX}/")), "{key} is not below the prefix");
     let json = store.get(&Key::parse(key)?, 1 << 20).await?;
     let manifest = BackupManifest::from_json(&json)?;
     let folder = key.strip_suffix("manifest.json").context("it is no manifest")?;

@@ -15,6 +15,7 @@ mod outside;
 mod overlay;
 mod passwords;
 mod plugin;
+mod recovery;
 mod restarts;
 mod rights;
 mod view;
@@ -217,6 +218,14 @@ pub const ALL: &[Scenario] = &[
         LIMIT,
         all_at_once::node_down,
         "all pods force-deleted while a node is down (F17)"
+    ),
+    scenario!(
+        "recovery-f06-f09",
+        Ci,
+        Disturbing,
+        Duration::from_mins(8),
+        recovery::from_a_backup_and_from_the_bucket,
+        "a mistake undone from a backup and a time; after a failover the lost cluster from its bucket, row by row (F06, F09)"
     ),
     scenario!(
         "outside",

@@ -98,7 +98,7 @@ fn rule_9_recovered_data_meet_no_other_data() {
     );
     // It was opened once, so something may have been acknowledged: a lost status, not a new cluster.
     let opened = recovered(3).with(0, |i| i.epoch(3).told(&[id(1)], 1));
-    waits(&opened, "shop-1 has an empty volume");
+    waits(&opened, "shop-1, shop-2 have empty volumes");
 }
 
 #[test]
@@ -184,7 +184,9 @@ fn rule_9_data_that_were_lost_and_recovered_again_begin_the_first_election_again
 
 #[test]
 fn an_instance_without_data_in_a_cluster_that_has_them_is_cloned() {
-    let state = healthy(3).recovering().with(2, |i| i.without_data("not mounted"));
+    let state = healthy(3)
+        .recovering()
+        .with(2, |i| i.reborn().without_data("not mounted"));
     assert!(
         state.does().concat().contains("allow shop-0 [shop-1]"),
         "{:#?}",
@@ -194,7 +196,7 @@ fn an_instance_without_data_in_a_cluster_that_has_them_is_cloned() {
         .recovering()
         .rules(|rules| rules.members.retain(|member| *member != id(2)))
         .with(0, |i| i.told(&[id(1)], 1))
-        .with(2, |i| i.without_data("not mounted"));
+        .with(2, |i| i.reborn().without_data("not mounted"));
     assert!(
         dropped.does().concat().contains("clone shop-2"),
         "{:#?}",

@@ -28,9 +28,11 @@ use rcgen::{
 
 pub(crate) mod apiserver;
 pub(crate) mod archived;
+pub(crate) mod content;
 pub(crate) mod disk;
 mod files;
 mod node;
+pub(crate) mod pod;
 pub(crate) mod raw;
 pub(crate) mod store;
 pub(crate) mod stuck;
@@ -285,6 +287,7 @@ impl Cluster {
             programs: programs(),
             timing: Timing {
                 files: Duration::from_millis(200),
+                archive_idle: Duration::from_secs(1),
                 ..Timing::default()
             },
             stores: Stores::S3,

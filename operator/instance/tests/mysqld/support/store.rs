@@ -1,6 +1,6 @@
 //! A store with what a cluster would have in it: backups of stopped data directories, and an archive cut out of real binlogs.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -10,11 +10,12 @@ use jiff::Timestamp;
 use mainstay_core::GtidSet;
 use mainstay_core::backup::manifest::{ArchivedTransaction, FORMAT, Method, Segment, StoredFile};
 use mainstay_core::backup::restore::Target;
-use mainstay_core::backup::{BackupId, BackupManifest, ClusterIdentity, Key, ReignManifest, SegmentIndex};
+use mainstay_core::backup::{BackupId, BackupManifest, ClusterIdentity, Folder, Key, ReignManifest, SegmentIndex};
 use mainstay_mysql::binlog::{self, Scanner};
 use mainstay_store::archive::{Meter, PrivateKey, Recipient, Sealing, seal_bytes, store_directory};
 use mainstay_store::{
-    ACCESS_FILE, Access, Existing, Identity, Keys, RECOVERY_FILE, RecoveryOrder, RecoverySource, S3, Settings, Store,
+    ACCESS_FILE, Access, Entry, Existing, Identity, Keys, Listing, RECOVERY_FILE, RecoveryOrder, RecoverySource, S3,
+    Settings, Store,
 };
 use secrecy::ExposeSecret as _;
 use tempfile::TempDir;
@@ -98,7 +99,7 @@ impl Gateway {
         gateway
     }
 
-    fn settings(&self) -> Settings {
+    pub(crate) fn settings(&self) -> Settings {
         Settings {
             endpoint: Some(format!("http://127.0.0.1:{}", self.port)),
             region: "us-east-1".to_owned(),
@@ -140,13 +141,20 @@ pub(crate) struct Found {
 
 impl Stored {
     pub(crate) async fn new(key: Option<PrivateKey>) -> Self {
-        let gateway = Gateway::start().await;
+        Self {
+            key,
+            ..Self::at(Gateway::start().await).await
+        }
+    }
+
+    /// What is not encrypted.
+    pub(crate) async fn at(gateway: Gateway) -> Self {
         let store = S3::new(gateway.settings()).await.unwrap();
         Self {
             store: Arc::new(store),
             gateway,
             cluster: ClusterIdentity::new("prod", "old", "6f1c2a9e").unwrap(),
-            key,
+            key: None,
             backups: 0,
         }
     }
@@ -302,6 +310,33 @@ impl Stored {
         self.store.put(&key, json.into(), Existing::Replace).await.unwrap();
     }
 
+    /// The access that the instances and Jobs of the cluster have.
+    pub(crate) fn access(&self) -> Access {
+        Access {
+            store: self.gateway.settings(),
+            cluster: self.cluster.clone(),
+            archive: true,
+            recipient: self.recipient(),
+            private_keys: Vec::new(),
+        }
+    }
+
+    /// Lets an instance archive here when it is the primary.
+    pub(crate) fn archive_of(&self, node: &Node) {
+        let file = node.config.paths.store.join(ACCESS_FILE);
+        write(&file, self.access().to_json().expose_secret());
+    }
+
+    /// Everything that is stored, and how large it is.
+    pub(crate) async fn everything(&self) -> BTreeMap<Key, u64> {
+        let entries = self.store.list_all(Listing::all(Folder::root())).await.unwrap();
+        let object = |entry| match entry {
+            Entry::Object(object) => Some((object.key, object.size)),
+            Entry::Folder(_) => None,
+        };
+        entries.into_iter().filter_map(object).collect()
+    }
+
     /// Lets an instance recover this when it is started, with these keys.
     pub(crate) fn give_to(&self, node: &mut Node, target: &Target, keys: &[PrivateKey]) {
         node.config.recovery = Some(WISH.to_owned());
@@ -310,7 +345,15 @@ impl Stored {
 
     /// What the operator writes for a wish.
     pub(crate) fn mount(&self, node: &Node, wish: &str, target: &Target, keys: &[PrivateKey]) {
-        let access = self.access(keys);
+        self.mount_at(&self.gateway.settings(), node, wish, target, keys);
+    }
+
+    /// The same, with a store as somebody declared it.
+    pub(crate) fn mount_at(&self, store: &Settings, node: &Node, wish: &str, target: &Target, keys: &[PrivateKey]) {
+        let access = Access {
+            store: store.clone(),
+            ..self.access_with(keys)
+        };
         let order = RecoveryOrder {
             request: wish.to_owned(),
             source: RecoverySource {
@@ -326,7 +369,7 @@ impl Stored {
     }
 
     /// How it is reached, and with which private keys.
-    pub(crate) fn access(&self, keys: &[PrivateKey]) -> Access {
+    pub(crate) fn access_with(&self, keys: &[PrivateKey]) -> Access {
         Access {
             store: self.gateway.settings(),
             cluster: self.cluster.clone(),

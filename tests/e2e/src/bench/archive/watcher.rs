@@ -7,10 +7,10 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
 use mainstay_core::GtidSet;
-use mainstay_core::backup::keys::epoch_of;
+use mainstay_core::backup::keys::{epoch_of, segments_of};
 use mainstay_core::backup::manifest::{ReignManifest, SegmentIndex};
 use mainstay_core::backup::restore::{self, Archive, Base, Recovery, Refusal, Target};
-use mainstay_core::backup::{ClusterIdentity, Key};
+use mainstay_core::backup::ClusterIdentity;
 use mainstay_store::{Entry, Listing, Store, StoreError};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -41,8 +41,8 @@ pub(super) struct Watched {
 
 struct Reign {
     manifest: ReignManifest,
-    /// The index that was read last, by its name.
-    after: Option<Key>,
+    /// The last segment that was seen in an index.
+    through: u64,
     segments: BTreeMap<u64, restore::Segment>,
 }
 
@@ -137,7 +137,7 @@ async fn find_reigns(store: &dyn Store, cluster: &ClusterIdentity, watched: &mut
         let manifest = store.get(&cluster.reign_manifest(epoch), LIMIT).await?;
         let reign = Reign {
             manifest: ReignManifest::from_json(&manifest)?,
-            after: None,
+            through: 0,
             segments: BTreeMap::new(),
         };
         watched.reigns.insert(epoch, reign);
@@ -152,19 +152,20 @@ async fn look(
     reign: &mut Reign,
     transactions: &mut Vec<Seen>,
 ) -> Result<()> {
-    let listing = Listing {
-        after: reign.after.clone(),
-        ..Listing::shallow(cluster.segment_indexes(epoch))
-    };
+    // All of them, which are few: one of many segments replaces those of fewer, and its name comes before theirs.
+    let listing = Listing::shallow(cluster.segment_indexes(epoch));
     for entry in store.list_all(listing).await? {
         let Entry::Object(object) = entry else { continue };
+        let Some((_, last)) = segments_of(&object.key).filter(|(_, last)| *last > reign.through) else {
+            continue;
+        };
         let now = Timestamp::now().as_microsecond();
         match store.get(&object.key, LIMIT).await {
             Ok(json) => {
                 read(&SegmentIndex::from_json(&json)?, now, reign, transactions);
-                reign.after = Some(object.key);
+                reign.through = last;
             }
-            // It was merged with others meanwhile: the one that says the same comes next.
+            // It was merged with others meanwhile: the one that says the same is in the next listing.
             Err(StoreError::NotFound { .. }) => return Ok(()),
             Err(error) => return Err(error.into()),
         }
