@@ -78,7 +78,10 @@ impl Server {
     pub(crate) async fn ended(&mut self) -> (Exit, String) {
         let exit = self.child.wait().await;
         // Its output is closed when it ended; a grandchild that kept it open is not waited for.
-        drop(tokio::time::timeout(Duration::from_secs(1), &mut self.output).await);
+        // It may be asked more than once, and a task must not be.
+        if !self.output.is_finished() {
+            drop(tokio::time::timeout(Duration::from_secs(1), &mut self.output).await);
+        }
         // Who is killed from outside says nothing of it: its last error is about something else.
         let killed = matches!(exit, Exit::Signal(9 | 15));
         let reason = self.tail.reason().filter(|_| !killed);

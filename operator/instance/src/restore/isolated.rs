@@ -19,6 +19,8 @@ use crate::process::{self, Exit};
 
 /// Between two attempts to reach it.
 const POLL: Duration = Duration::from_millis(100);
+/// How long a server that breaks down may take to write its trace.
+const LAST_WORDS: Duration = Duration::from_secs(10);
 /// How long a clean stop may take. It writes every page that was changed.
 const STOP: Duration = Duration::from_mins(30);
 
@@ -100,6 +102,13 @@ impl Isolated {
         let client = self.client().await?;
         let work = async { question(client.as_ref()).await.map_err(RestoreError::Mysql) };
         self.with(during, work).await
+    }
+
+    /// How it ended, if it does so at once: a connection that is lost does not say why.
+    pub(super) async fn last_words(&self) -> Option<String> {
+        let mut process = self.process.lock().await;
+        let ended = timeout(LAST_WORDS, process.as_mut()?.ended()).await;
+        ended.ok().map(|(_, reason)| reason)
     }
 
     /// Bytes that it read and wrote until now.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use mainstay_core::GtidSet;
 use mainstay_core::backup::BackupId;
+use mainstay_mysql::MysqlError;
 use mainstay_store::RecoveryOrder;
 use tokio::sync::oneshot;
 use tokio::time::sleep;
@@ -119,6 +120,10 @@ impl Restore {
             Ok(Some(words)) => wrong(words),
             // A page that is broken ends the server.
             Err(RestoreError::Ended { reason, .. }) => wrong(format!("mysqld ended: {reason}")),
+            Err(RestoreError::Mysql(error @ MysqlError::Lost { .. })) => {
+                let words = server.last_words().await;
+                wrong(words.map_or_else(|| error.to_string(), |reason| format!("mysqld ended: {reason}")))
+            }
             Err(RestoreError::Mysql(error)) => wrong(error.to_string()),
             Err(other) => Err(other),
         }

@@ -262,6 +262,6 @@ async fn a_table_that_cannot_be_read_is_found() {
     let pod = Pod::new(source.node(), &stored, &backup, &[]);
     let (reason, message) = pod.fails().await;
     assert_eq!(reason, "CheckFailed", "{message}");
-    assert!(message.contains("a.t"), "{message}");
+    assert!(message.contains("a.t") && message.contains("mysqld ended"), "{message}");
     source.end().await;
 }

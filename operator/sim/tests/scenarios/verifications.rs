@@ -8,7 +8,7 @@ use mainstay_store::Store as _;
 use serde_json::{Value, json};
 
 use crate::backups::{ask, cleaned_up, conditions, create_credentials, jobs, stored, succeeded, with_backups};
-use crate::support::{NAME, NS, attended, healthy, intact, operators_end, secs, seed, sleep};
+use crate::support::{NAME, NS, healthy, intact, operators_end, secs, seed, sleep};
 
 /// A healthy cluster with one backup, whose verification is not due in a test, and nobody who looks after it.
 async fn settled(seed: u64) -> Simulation {
@@ -72,13 +72,13 @@ async fn crash(base: &Simulation, effect: Effect, n: u64) -> bool {
     let sim = base.fork(base.seed + n);
     let before = created(&sim);
     verify_often(&sim);
-    let first = sim.start_operator("operator-1");
-    attended(&sim).await;
+    // One may be due at once.
     let rule = Rule::when(effect, |r| {
         r.client == "operator-1" && r.is_work() && r.resource != "events"
     })
     .nth(n);
     let point = sim.server.inject(rule);
+    let first = sim.start_operator("operator-1");
     let stopped = sim.wait(secs(1000), |s| point.count() > 0 || is(s, "Verified")).await;
     assert!(stopped, "without a crash: {what}\n{}", sim.picture(NS, NAME));
     if point.count() == 0 {
