@@ -107,6 +107,8 @@ impl Supervisor {
             .runner
             .serve(InitFile::Start, &secrets, &["--skip-networking"])
             .map_err(SuperviseError::Run)?;
+        // It may be the first server of this process, which no password was offered to yet.
+        self.shared.credentials_applied(&secrets);
         self.started(Mysqld::Cloning, recipient.child.pid());
         let next = self.copy(recipient, donor).await;
         self.runner.remove_init_file();
