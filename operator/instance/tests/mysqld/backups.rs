@@ -446,6 +446,7 @@ async fn what_stands_in_the_way_of_a_backup_is_said() {
     wire.throttle(2_000_000);
     let mut pod = Pod::new(&cluster, 1, &good);
     pod.settings.task.donor.port = wire.address.port();
+    pod.settings.stall = Duration::from_secs(15);
     let page = pod.settings.page;
     let making = tokio::spawn(make(pod.settings.clone(), std::future::pending()));
     until("it is in the middle", async || {

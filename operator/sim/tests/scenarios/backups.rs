@@ -120,11 +120,13 @@ pub(crate) async fn cleaned_up(sim: &Simulation) {
     let pods = Resource::find("", "pods").unwrap();
     let of_backups = |s: &Simulation| {
         let pods = s.server.list(pods, NS);
-        let is_backup = |pod: &&Arc<Value>| pod.pointer("/metadata/labels/mysql.mainstay.dev~1backup").is_some();
-        s.server.list(jobs(), NS).len() + pods.iter().filter(is_backup).count()
+        let is_backup = |pod: &Arc<Value>| pod.pointer("/metadata/labels/mysql.mainstay.dev~1backup").is_some();
+        let mut left = s.server.list(jobs(), NS);
+        left.extend(pods.into_iter().filter(is_backup));
+        left
     };
-    let clean = sim.wait(secs(120), |s| of_backups(s) == 0).await;
-    assert!(clean, "{}", sim.picture(NS, NAME));
+    let clean = sim.wait(secs(120), |s| of_backups(s).is_empty()).await;
+    assert!(clean, "{:#?}\n{}", of_backups(sim), sim.picture(NS, NAME));
 }
 
 #[tokio::test(start_paused = true)]
