@@ -3,87 +3,10 @@
 use std::sync::Arc;
 
 use mainstay_sim::Simulation;
-use mainstay_sim::kubernetes::{DeleteOptions, Key, Resource};
 use serde_json::{Value, json};
 
-use crate::backups::{
-    ask, backup, backup_healthy, backups, cleaned_up, create_credentials_in, jobs, named, phase, settled, stored,
-    succeeded,
-};
-use crate::support::{NAME, NS, attended, healthy, healthy_within, intact, secs, seed, sleep};
-
-/// The pod of a running backup, and its node.
-fn pod_of_a_backup(sim: &Simulation) -> Option<(Key, String)> {
-    let pods = Resource::find("", "pods").unwrap();
-    let pod = sim
-        .server
-        .list(pods, NS)
-        .into_iter()
-        .find(|pod| pod.pointer("/metadata/labels/mysql.mainstay.dev~1backup").is_some())?;
-    let node = pod
-        .pointer("/spec/nodeName")
-        .and_then(Value::as_str)
-        .unwrap_or_default();
-    Some((Key::new(pods, NS, pod["metadata"]["name"].as_str()?), node.to_owned()))
-}
-
-/// What becomes of a backup's pod.
-#[derive(Clone, Copy, Debug)]
-enum Loss {
-    Pod,
-    /// For ten seconds.
-    Power,
-    /// Until all is judged.
-    Node,
-}
-
-#[tokio::test(start_paused = true)]
-async fn f23_whatever_a_backup_loses_in_whichever_phase_it_ends_and_the_next_one_is_made() {
-    let base = settled(seed(3950), &json!([])).await;
-    for (number, after) in (0..).zip([1, 3, 20, 50, 61]) {
-        for (other, loss) in (0..).zip([Loss::Pod, Loss::Power, Loss::Node]) {
-            let what = format!("{loss:?} after {after} s");
-            let sim = base.fork(base.seed + number * 10 + other);
-            let _operator = sim.start_operator("operator-1");
-            attended(&sim).await;
-            ask(&sim, "now");
-            let began = sim.wait(secs(60), |s| {
-                pod_of_a_backup(s).is_some_and(|(_, node)| !node.is_empty())
-            });
-            assert!(began.await, "{what}\n{}", sim.picture(NS, NAME));
-            sleep(secs(after)).await;
-            let (pod, node) = pod_of_a_backup(&sim).unwrap();
-            match loss {
-                Loss::Pod => {
-                    sim.server.delete(&pod, &DeleteOptions::default()).unwrap();
-                }
-                Loss::Power => {
-                    sim.world.change(|w| w.power_off(&node));
-                    sleep(secs(10)).await;
-                    sim.world.change(|w| w.power_on(&node));
-                }
-                Loss::Node => sim.world.change(|w| w.power_off(&node)),
-            }
-            let ended = sim.wait(secs(1200), |s| {
-                ["Failed", "Succeeded"].contains(&phase(s, "now").as_str())
-            });
-            assert!(ended.await, "{what}: it waits for ever\n{}", sim.picture(NS, NAME));
-            assert_eq!(phase(&sim, "now"), "Failed", "{what}");
-            let message = backup(&sim, "now").unwrap()["status"]["error"].clone();
-            assert!(message.to_string().len() > 10, "{what}: {message}");
-            // It blocks nothing, also while the node is away.
-            ask(&sim, "again");
-            succeeded(&sim, "again").await;
-            sim.world.change(|w| w.power_on(&node));
-            cleaned_up(&sim).await;
-            healthy(&sim).await;
-            intact(&sim);
-            let manifests = stored(&sim).await;
-            let manifests = manifests.iter().filter(|key| key.ends_with("manifest.json")).count();
-            assert_eq!(manifests, 1, "{what}");
-        }
-    }
-}
+use crate::backups::{backup_healthy, backups, create_credentials_in, jobs, named, phase, settled, stored};
+use crate::support::{NAME, NS, healthy_within, intact, secs, seed, sleep};
 
 #[tokio::test(start_paused = true)]
 async fn f23_a_schedule_of_every_minute_with_backups_of_five() {

@@ -21,8 +21,6 @@ pub(crate) struct Reign {
     pub(crate) manifest: ReignManifest,
     /// By their numbers, from all indexes.
     pub(crate) segments: BTreeMap<u64, Segment>,
-    /// The ranges of the indexes.
-    pub(crate) indexes: Vec<(u64, u64)>,
 }
 
 /// Everything that was archived.
@@ -133,11 +131,7 @@ async fn reign(store: &dyn Store, cluster: &ClusterIdentity, epoch: u64) -> Reig
             })
             .collect();
         if let Some(segments) = segments(store, &manifest, &keys).await {
-            return Reign {
-                manifest,
-                segments,
-                indexes: keys.iter().map(|key| segments_of(key).unwrap()).collect(),
-            };
+            return Reign { manifest, segments };
         }
     }
 }
