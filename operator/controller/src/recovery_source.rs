@@ -251,6 +251,7 @@ mod tests {
             "spec": {"cluster": "old"}, "status": {"phase": "Succeeded", "location": location}})
     }
 
+    #[expect(clippy::needless_pass_by_value, reason = "it is a literal")]
     fn cluster(settings: Value) -> Value {
         json!({"apiVersion": "mysql.mainstay.dev/v1", "kind": "MySQLCluster", "metadata": {"name": "old"},
             "spec": {"replicas": 1, "image": "mysql:9.7.4", "storage": {"size": "1Gi"}, "backup": settings}})

@@ -346,13 +346,12 @@ pub(crate) enum Main {
 pub(crate) fn backup_pod(pod: &Pod) -> Option<Entry<BackupPodView>> {
     let cluster = cluster_of(&pod.metadata)?;
     let labels = pod.metadata.labels.as_ref()?;
-    let (job, container) = match labels.get(LABEL_BACKUP) {
-        Some(backup) => (names::backup_job(backup), BACKUP_CONTAINER),
-        None => {
-            labels.get(LABEL_VERIFIES)?;
-            let names = names::Names::new(&cluster.namespace, &cluster.name);
-            (names.verify_job(), VERIFY_CONTAINER)
-        }
+    let (job, container) = if let Some(backup) = labels.get(LABEL_BACKUP) {
+        (names::backup_job(backup), BACKUP_CONTAINER)
+    } else {
+        labels.get(LABEL_VERIFIES)?;
+        let names = names::Names::new(&cluster.namespace, &cluster.name);
+        (names.verify_job(), VERIFY_CONTAINER)
     };
     let status = pod.status.as_ref();
     let value = BackupPodView {
@@ -589,6 +588,7 @@ mod tests {
         );
     }
 
+    #[expect(clippy::needless_pass_by_value, reason = "it is a literal")]
     fn backup_pod_with(status: serde_json::Value) -> BackupPodView {
         let object: Pod = serde_json::from_value(json!({
             "metadata": {"name": "b-backup-x1", "namespace": "db", "uid": "u", "creationTimestamp": "2026-11-29T12:00:00Z",

@@ -290,8 +290,8 @@ impl InstanceReport {
     #[must_use]
     pub fn is_recovered(&self, request: &str) -> bool {
         let recovered = self.recovered.as_ref();
-        let is_it = |it: &Box<Recovered>| it.request == request && it.reached == self.set() && !it.reached.is_empty();
-        self.never_opened() && !self.history_reset && recovered.is_some_and(is_it)
+        let is_it = |it: &Recovered| it.request == request && it.reached == self.set() && !it.reached.is_empty();
+        self.never_opened() && !self.history_reset && recovered.is_some_and(|it| is_it(it))
     }
 }
 

@@ -282,6 +282,7 @@ mod tests {
         }
     }
 
+    #[expect(clippy::unnecessary_box_returns, reason = "as it stands in the outcome")]
     fn stored() -> Box<StoredBackup> {
         Box::new(StoredBackup {
             size: 5,

@@ -10,6 +10,7 @@ use mainstay_core::status::status;
 use mainstay_core::subject::Subject;
 use mainstay_core::validate::{SpecProblem, ValidatedCluster};
 
+#[expect(clippy::needless_pass_by_value, reason = "it is a literal")]
 fn spec(backup: serde_json::Value) -> ValidatedCluster {
     let cluster = serde_json::from_value(serde_json::json!({
         "apiVersion": "mysql.mainstay.dev/v1",

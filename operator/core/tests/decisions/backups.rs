@@ -718,6 +718,7 @@ fn an_idle_cluster_is_not_written_to() {
     assert_eq!(gone, first);
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "it is a literal")]
 fn problems(backup: serde_json::Value, change: impl Fn(&mut Observed)) -> Vec<(ProblemCode, String)> {
     let cluster = serde_json::from_value(serde_json::json!({
         "apiVersion": "mysql.mainstay.dev/v1",

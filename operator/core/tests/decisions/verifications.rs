@@ -22,6 +22,7 @@ fn after(minutes: i64) -> Timestamp {
     now() + SignedDuration::from_mins(minutes)
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "it is a literal")]
 fn spec(verification: serde_json::Value) -> ValidatedCluster {
     let cluster = serde_json::from_value(serde_json::json!({
         "apiVersion": "mysql.mainstay.dev/v1",

@@ -437,7 +437,7 @@ impl<'a> Session<'a> {
 pub(super) async fn until_finished(finish: &mut watch::Receiver<bool>) {
     if finish.wait_for(|finish| *finish).await.is_err() {
         // Nobody is left who could want one.
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }
 

@@ -125,6 +125,10 @@ struct Reading {
     /// The file that the server went on with, when it had done so before the rest of this one was read.
     closed_by: Option<PathBuf>,
     /// It was read to its end; which one follows it, if the server went on.
+    #[expect(
+        clippy::option_option,
+        reason = "whether its end was reached, and whether another file follows"
+    )]
     end: Option<Option<PathBuf>>,
 }
 

@@ -539,6 +539,7 @@ async fn two_instances_of_one_epoch_do_not_write_to_one_reign() {
 }
 
 #[tokio::test(start_paused = true)]
+#[expect(clippy::too_many_lines, reason = "a test tells one story")]
 async fn many_indexes_become_one() {
     let store = Memory::new();
     let catalog = Catalog {

@@ -147,9 +147,9 @@ pub async fn run(settings: Settings) -> Result<(), String> {
 
 /// Ready when SIGTERM or SIGINT comes.
 pub(crate) fn asked_to_stop() -> Result<impl Future<Output = ()> + Send, String> {
-    let (mut terminate, mut interrupt) = match (signal(SignalKind::terminate()), signal(SignalKind::interrupt())) {
-        (Ok(terminate), Ok(interrupt)) => (terminate, interrupt),
-        _ => return Err("failed to listen for signals".to_owned()),
+    let (Ok(mut terminate), Ok(mut interrupt)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
+    else {
+        return Err("failed to listen for signals".to_owned());
     };
     Ok(async move {
         tokio::select! {

@@ -22,10 +22,12 @@ const LONGEST_MANIFEST: u64 = 16 << 20;
 /// Between two looks at how much was read.
 const LOOK: Duration = Duration::from_secs(1);
 
+#[expect(clippy::needless_pass_by_value, reason = "it is what map_err gives")]
 fn store_failed(error: StoreError) -> Failure {
     Failure::of("StoreFailed", &error)
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "it is what map_err gives")]
 fn manifest_failed(error: ManifestError) -> Failure {
     Failure::of("StoreFailed", &error)
 }

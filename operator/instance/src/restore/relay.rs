@@ -246,7 +246,7 @@ mod tests {
         let (gtid, tagged, rows) = (
             event(GTID, 0, b"gtid"),
             event(GTID_TAGGED, 0, b"tagged"),
-            event(40, 0, &[7; 300_000]),
+            event(40, 0, &vec![7; 300_000]),
         );
         let closed = event(FORMAT_DESCRIPTION, 0, &[9, 9, 9, 1, 1, 2, 3, 4]);
         let first = binlog(&[

@@ -66,10 +66,11 @@ impl Restore {
         let (plan, unreadable) = self.plan(order).await?;
         // Names begin with the time.
         if plan.base.id < *newest {
+            let unreadable: Vec<String> = unreadable.iter().map(|problem| format!("; {problem}")).collect();
             return Err(RestoreError::NotNewest {
                 newest: newest.to_string(),
                 base: plan.base.id.to_string(),
-                unreadable: unreadable.iter().map(|problem| format!("; {problem}")).collect(),
+                unreadable: unreadable.concat(),
             });
         }
         self.rebuild(&plan, server).await?;

@@ -70,7 +70,7 @@ async fn run() {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "gigabytes")]
     let size = (size * 1e9) as u64;
     std::fs::create_dir_all(fast_directory()).unwrap();
-    let free = rustix::fs::statvfs(&fast_directory()).unwrap();
+    let free = rustix::fs::statvfs(fast_directory()).unwrap();
     let free = free.f_bavail.saturating_mul(free.f_frsize);
     // Three instances and a copy, what is stored, and logs.
     let needed = size / 10 * 47 + 3_000_000_000;

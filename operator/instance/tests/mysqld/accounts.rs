@@ -11,7 +11,6 @@ use crate::support::{self, APP, Cluster, Node, ROOT, insert, make_table, rows, s
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs the files of a MySQL image: MAINSTAY_TEST_MYSQL"]
-#[expect(clippy::too_many_lines, reason = "one life of one cluster, from top to bottom")]
 async fn f11_no_edit_of_a_secret_locks_anybody_out() {
     show_logs();
     let mut cluster = Cluster::bootstrap(3).await;

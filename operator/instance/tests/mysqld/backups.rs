@@ -179,6 +179,7 @@ const CHECKSUMS: &str = "CHECKSUM TABLE my_app.t, my_app.`größe-x`, mysql.db, 
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs the files of a MySQL image: MAINSTAY_TEST_MYSQL, and versitygw"]
+#[expect(clippy::too_many_lines, reason = "a test tells one story")]
 async fn a_backup_of_a_replica_boots_by_hand_with_the_same_data() {
     show_logs();
     let mut cluster = cluster().await;

@@ -32,7 +32,11 @@ fn blocks(page: &str, heading: &str) -> Vec<String> {
     let mut blocks = vec![String::new()];
     for line in section.lines() {
         match line.strip_prefix("    ") {
-            Some(code) => blocks.last_mut().unwrap().push_str(&format!("{code}\n")),
+            Some(code) => {
+                let block = blocks.last_mut().unwrap();
+                block.push_str(code);
+                block.push('\n');
+            }
             None if blocks.last().unwrap().is_empty() || line.is_empty() => {}
             None => blocks.push(String::new()),
         }
@@ -74,6 +78,7 @@ pub(crate) fn install(into: &Path, cluster: &Cluster) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs the files of a MySQL image and versitygw: MAINSTAY_TEST_MYSQL, MAINSTAY_TEST_S3; age, jq, tar, zstd"]
+#[expect(clippy::too_many_lines, reason = "a test tells one story")]
 async fn a_person_with_the_page_alone_brings_everything_back() {
     show_logs();
     let key = PrivateKey::generate();

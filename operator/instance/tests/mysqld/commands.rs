@@ -13,7 +13,6 @@ use crate::support::{self, Cluster, LIMIT, clone_of, id, insert, make_table, ope
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs the files of a MySQL image: MAINSTAY_TEST_MYSQL"]
-#[expect(clippy::too_many_lines, reason = "one life of one cluster, from top to bottom")]
 async fn three_instances_attach_open_and_acknowledge() {
     show_logs();
     let mut cluster = Cluster::start(3).await;
@@ -134,10 +133,6 @@ async fn a_lost_primary_is_replaced_and_returns_as_a_replica() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs the files of a MySQL image: MAINSTAY_TEST_MYSQL"]
-#[expect(
-    clippy::too_many_lines,
-    reason = "everybody who may not give a command, and every command"
-)]
 async fn rule_0_old_commands_and_strangers_are_refused() {
     show_logs();
     let mut cluster = Cluster::start(1).await;

@@ -75,8 +75,7 @@ async fn objects_that_are_harmed_are_named_and_nothing_is_made_of_the_rest() {
         .everything()
         .await
         .into_keys()
-        .filter(|key| key.as_str().starts_with(indexes.as_str()))
-        .last()
+        .rfind(|key| key.as_str().starts_with(indexes.as_str()))
         .unwrap();
     let (manifest, data) = (cluster.backup_manifest(backup), cluster.backup_data(backup, true));
     let (reign, segment) = (cluster.reign_manifest(1), cluster.segment(1, segment.sequence, true));

@@ -188,7 +188,6 @@ async fn f18_one_row_written_on_a_replica_is_reported_exactly() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs the files of a MySQL image: MAINSTAY_TEST_MYSQL"]
-#[expect(clippy::too_many_lines, reason = "one fault after the other, on one cluster")]
 async fn f25_a_broken_applier_is_refused_with_its_reason_and_a_wrong_source_is_repaired() {
     show_logs();
     let mut cluster = Cluster::bootstrap(3).await;
@@ -420,7 +419,6 @@ async fn rule_8_a_replica_whose_receiver_is_behind_says_so() {
 }
 
 /// A transaction that takes longer than the time of silence (rules 2b, 2d), and than the stall time (rule 2c).
-#[expect(clippy::too_many_lines, reason = "one course of events")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs the files of a MySQL image: MAINSTAY_TEST_MYSQL"]
 async fn rule_2b_a_replica_is_heard_from_while_it_receives_one_large_transaction() {

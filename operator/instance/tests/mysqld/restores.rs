@@ -197,6 +197,7 @@ pub(crate) fn another_cluster() -> Cluster {
 /// The points of a life, recovered by GTID and by time from two backups and an encrypted archive of small segments.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs the files of a MySQL image and versitygw: MAINSTAY_TEST_MYSQL, MAINSTAY_TEST_S3"]
+#[expect(clippy::too_many_lines, reason = "a test tells one story")]
 async fn f06_a_recovery_reaches_every_point_exactly() {
     show_logs();
     let mut source = Source::start().await;
@@ -390,6 +391,7 @@ pub(crate) fn flip(path: &std::path::Path, at: usize) {
 /// What is stored is damaged in every way: said, and nothing is made of it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs the files of a MySQL image and versitygw: MAINSTAY_TEST_MYSQL, MAINSTAY_TEST_S3"]
+#[expect(clippy::too_many_lines, reason = "a test tells one story")]
 async fn what_is_damaged_is_refused_and_leaves_nothing() {
     show_logs();
     let Small {

@@ -160,6 +160,10 @@ pub(super) struct Begin {
     pub(super) length: u64,
 }
 
+#[expect(
+    clippy::redundant_closure_for_method_calls,
+    reason = "the type is of a crate that is not named here"
+)]
 pub(super) fn gtid(format: &Format, event: &[u8]) -> Result<Begin, String> {
     let event = read(&format.parsed, event)?;
     let gtid: GtidEvent = event.read_event().map_err(|error| error.to_string())?;

@@ -8,6 +8,7 @@ use mainstay_core::GtidSet;
 use mainstay_core::gtid::{ServerUuid, Tag};
 
 /// A set as servers write it: with tags, since 8.3, only if there is one.
+#[expect(clippy::type_complexity, reason = "a name for it would be used once")]
 pub(super) fn encode(set: &GtidSet) -> Vec<u8> {
     let tagged = set.ranges().any(|(_, tag, _, _)| !tag.as_str().is_empty());
     let mut streams: Vec<((ServerUuid, &Tag), Vec<(u64, u64)>)> = Vec::new();

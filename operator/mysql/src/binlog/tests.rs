@@ -73,6 +73,7 @@ fn previous(found: &[Found]) -> &GtidSet {
 
 /// As `mysqlbinlog` shows them.
 #[test]
+#[expect(clippy::type_complexity, reason = "a table")]
 fn transactions_are_found_where_they_are() {
     let expected: [(&[u8], &str, &[(&str, i64, u64, u64)], Found); 3] = [
         (
@@ -122,7 +123,10 @@ fn transactions_are_found_where_they_are() {
         assert_eq!(seen, expected);
         assert_eq!(found.last(), Some(&end));
         for found in transactions(&found) {
-            let (from, to) = (found.from as usize, found.to() as usize);
+            let (from, to) = (
+                usize::try_from(found.from).unwrap(),
+                usize::try_from(found.to()).unwrap(),
+            );
             assert_eq!(found.crc, Crc::of(&file[from..to]));
         }
     }
@@ -164,7 +168,11 @@ fn a_segment_is_a_file_of_its_own() {
         let mut segment = head(format(&found), &before, false);
         let begin = segment.len() as u64;
         for found in taken {
-            segment.extend_from_slice(&file[found.from as usize..found.to() as usize]);
+            let (from, to) = (
+                usize::try_from(found.from).unwrap(),
+                usize::try_from(found.to()).unwrap(),
+            );
+            segment.extend_from_slice(&file[from..to]);
         }
         let read = scan(&segment);
         assert_eq!(*previous(&read), before);

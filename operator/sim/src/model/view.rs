@@ -31,6 +31,10 @@ pub(super) enum Receiver {
 
 /// What an instance manager says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a fact of its own that a manager reports"
+)]
 pub(super) struct Report {
     pub(super) life: u8,
     pub(super) recovered: bool,

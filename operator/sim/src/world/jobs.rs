@@ -40,7 +40,7 @@ pub(super) struct Backups {
 impl Default for Backups {
     fn default() -> Self {
         Self {
-            takes: Duration::from_secs(60),
+            takes: Duration::from_mins(1),
             runs: BTreeMap::new(),
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use mainstay_sim::Simulation;
 use serde_json::{Value, json};
 
-use crate::backups::{backup_healthy, backups, create_credentials_in, jobs, named, phase, settled, stored};
+use crate::backups::{backup_healthy, backups, create_credentials_in, jobs, named, settled, stored};
 use crate::support::{NAME, NS, healthy_within, intact, secs, seed, sleep};
 
 #[tokio::test(start_paused = true)]

@@ -198,7 +198,7 @@ mod tests {
     #[test]
     fn every_fault_has_a_name_of_its_own() {
         let all = Fault::value_variants();
-        let names: std::collections::BTreeSet<_> = all.iter().map(|fault| name_of(fault)).collect();
+        let names: std::collections::BTreeSet<_> = all.iter().map(name_of).collect();
         assert_eq!(names.len(), all.len());
     }
 }

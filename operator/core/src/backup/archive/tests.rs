@@ -48,6 +48,7 @@ fn reign(baseline: &str, last: Last) -> ReignEnd {
     }
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "it is compared with what may be unknown")]
 fn at(second: i64) -> Option<Timestamp> {
     Some(Timestamp::from_second(second).unwrap())
 }

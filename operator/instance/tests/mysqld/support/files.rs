@@ -2,7 +2,10 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::*;
+use super::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, Ipv4Addr, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose, OsString, Path, PathBuf, Programs, SanType, TcpListener,
+};
 
 pub(super) fn ca(name: &str) -> Issuer {
     let mut params = CertificateParams::new(Vec::new()).unwrap();
@@ -31,10 +34,10 @@ pub(super) fn leaf_for(issuer: &Issuer, names: &[&str], uri: &str) -> (String, S
 /// Where servers keep their data: in memory, where there is enough of it. They sync all the time, and nothing here depends
 /// on a disk; those that stall or fail are made so on purpose. `MAINSTAY_TEST_DIRECTORY` names another place.
 pub(crate) fn fast_directory() -> PathBuf {
+    const ENOUGH: u64 = 8 << 30;
     if let Some(given) = std::env::var_os("MAINSTAY_TEST_DIRECTORY") {
         return given.into();
     }
-    const ENOUGH: u64 = 8 << 30;
     let memory = PathBuf::from("/dev/shm");
     let free = rustix::fs::statvfs(&memory).map_or(0, |stat| stat.f_bavail.saturating_mul(stat.f_frsize));
     if free >= ENOUGH { memory } else { std::env::temp_dir() }

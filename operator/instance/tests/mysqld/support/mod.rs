@@ -231,7 +231,6 @@ impl Cluster {
         endpoint
     }
 
-    #[expect(clippy::too_many_lines, reason = "one configuration, field by field")]
     fn node(&self, ordinal: u32) -> Node {
         let root = self.dir.path().join(format!("shop-{ordinal}"));
         let paths = Paths {
