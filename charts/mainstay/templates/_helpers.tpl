@@ -60,10 +60,10 @@ these rules. `delete` never stands without a uid as precondition in the code.
   resources: [services, configmaps, serviceaccounts]
   verbs: [get, list, watch, create, patch, delete]
 # Completed and renewed by a replace that carries the resourceVersion that was read: a value that exists is never replaced by
-# another.
+# another. Deleted is only what a recovery was carried out with: private keys must not lie around.
 - apiGroups: [""]
   resources: [secrets]
-  verbs: [get, list, watch, create, update]
+  verbs: [get, list, watch, create, update, delete]
 - apiGroups: [discovery.k8s.io]
   resources: [endpointslices]
   verbs: [get, list, watch, create, patch, delete]
