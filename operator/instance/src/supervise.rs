@@ -255,7 +255,11 @@ impl Supervisor {
                 request = self.requests.recv() => {
                     let (order, limit) = self.serve_order(request, &server).await;
                     if let Some(order) = order {
-                        next = Some(order);
+                        // A pod that is being stopped starts no server again, whatever a fence kills meanwhile: nobody
+                        // would be left to stop that one, and the pod would never end.
+                        if !matches!(next, Some(Next::Shutdown)) {
+                            next = Some(order);
+                        }
                         kill_at = limit;
                     }
                 }

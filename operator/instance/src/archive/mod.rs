@@ -205,7 +205,10 @@ async fn keep_archiving(shared: &Arc<Shared>, told: &Told, finish: &mut watch::R
             }
             Ok(_) => {
                 saying = None;
-                sleep(shared.config.timing.files).await;
+                tokio::select! {
+                    () = sleep(shared.config.timing.files) => {}
+                    () = until_finished(finish) => return,
+                }
                 Ok(Ended::Changed)
             }
             Err(error) => {
