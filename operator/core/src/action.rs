@@ -201,6 +201,12 @@ pub enum Verb {
     },
     /// Restart mysqld read-only.
     Restart,
+    /// Delete the binlogs, oldest first, of which every transaction is in `stored`: never the one that is written to. Changes
+    /// no role, and is for an open primary as for a replica.
+    Purge {
+        /// Transactions that are kept elsewhere.
+        stored: GtidSet,
+    },
 }
 
 impl Verb {
@@ -215,6 +221,7 @@ impl Verb {
             Self::Mark => VerbKind::Mark,
             Self::Clone { .. } => VerbKind::Clone,
             Self::Restart => VerbKind::Restart,
+            Self::Purge { .. } => VerbKind::Purge,
         }
     }
 }
@@ -236,6 +243,8 @@ pub enum VerbKind {
     Clone,
     /// [`Verb::Restart`]
     Restart,
+    /// [`Verb::Purge`]
+    Purge,
 }
 
 impl VerbKind {
@@ -250,6 +259,7 @@ impl VerbKind {
             Self::Mark => "mark",
             Self::Clone => "clone",
             Self::Restart => "restart",
+            Self::Purge => "purge",
         }
     }
 }

@@ -207,6 +207,14 @@ pub struct InstanceReport {
     /// Starts of mysqld in a row that failed, and data directories that could not be made: of one that is starting, the message
     /// says why the one before it did not.
     pub failures: u32,
+    /// Starts of mysqld in a row that failed for a reason that may lie in the data directory (corruption, files that are
+    /// missing, a crash of the recovery), as its manager judges by how it ended and what it logged; 0 as soon as it answers. A
+    /// configuration that it refuses, a permission, a full volume, a kill from outside do not count, and a volume whose I/O
+    /// fails says so in `unreadable`.
+    pub refusals: u32,
+    /// The data volume has answered with I/O errors, or only reads, for at least 2 s as its manager sees it: another life of the
+    /// data directory on it would not help.
+    pub unreadable: bool,
     /// Version of the server, for example `9.7.4`.
     pub version: String,
     /// server_uuid; empty until mysqld ran once.
@@ -223,7 +231,7 @@ pub struct InstanceReport {
     pub replication: Replication,
     /// Semi-synchronous replication to its replicas.
     pub semi_sync: SemiSync,
-    /// Bytes used and total of the data volume.
+    /// Space of the data volume.
     pub disk: Disk,
     /// What keeps writes from ending although mysqld answers and replicas acknowledge. For people: no rule reads it.
     pub standstill: Option<Standstill>,
@@ -414,6 +422,17 @@ pub struct Disk {
     pub used: u64,
     /// Bytes in all.
     pub size: u64,
+    /// For how long it has been full, as its manager saw it: since less than [`Disk::FULL`] were free, until [`Disk::ROOM`] are.
+    /// `None` while it is not. Of every instance, whatever its role, and whether or not mysqld answers.
+    pub full_for: Option<Duration>,
+}
+
+impl Disk {
+    /// With fewer bytes free the volume is full: InnoDB extends its files by 4 MiB and more, and a binlog may be one large
+    /// transaction.
+    pub const FULL: u64 = 16 << 20;
+    /// With fewer bytes free after it was full it is full still: what is told must not change with every file.
+    pub const ROOM: u64 = 2 * Self::FULL;
 }
 
 /// A pod, as far as decisions need it.
