@@ -151,6 +151,7 @@ impl InstanceClient {
             Request::Mark(request) => self.inner.mark(request).await,
             Request::Clone(request) => self.inner.clone_from(request).await,
             Request::Restart(request) => self.inner.restart(request).await,
+            Request::Purge(request) => self.inner.purge(request).await,
         }
     }
 

@@ -180,6 +180,14 @@ impl Instance for Service {
         require_operator(&request)?;
         self.execute(head(request.into_inner().command)?, Verb::Restart).await
     }
+
+    async fn purge(&self, request: Request<proto::PurgeRequest>) -> Result<Response<proto::CommandReply>, Status> {
+        require_operator(&request)?;
+        let request = request.into_inner();
+        let stored =
+            gtid_set("stored", &request.stored).map_err(|error| Status::invalid_argument(error.to_string()))?;
+        self.execute(head(request.command)?, Verb::Purge { stored }).await
+    }
 }
 
 /// The status now, then each that says something new, and the last one again after each heartbeat without.

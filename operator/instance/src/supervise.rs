@@ -8,12 +8,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mainstay_core::observed::Mysqld;
+use mainstay_core::observed::{Disk, Mysqld};
 use mainstay_mysql::CloneDonor;
 use mainstay_mysql::accounts::InitFile;
 use rustix::process::Signal;
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use self::directory::blocking;
 use crate::caretaker;
@@ -25,6 +25,7 @@ use crate::secrets::Secrets;
 use crate::server::{Order, Request};
 use crate::shared::{Process, Shared};
 use crate::state::{Stage, StateError};
+use crate::verdict::{self, Signs, Verdict, Volume};
 
 /// A server that answered for this long before it ended was no failed start.
 const STABLE: Duration = Duration::from_secs(10);
@@ -32,6 +33,8 @@ const STABLE: Duration = Duration::from_secs(10);
 const BACKOFF: [u64; 7] = [0, 1, 2, 4, 8, 16, 30];
 /// What is said of a server that ends cleanly.
 const STOPPING: &str = "it is being stopped";
+/// How long a look at the volume may take.
+const LOOK: Duration = Duration::from_secs(2);
 /// So many starts in a row that failed make it `Failed` rather than `Down`.
 const FAILED_AFTER: usize = 2;
 
@@ -84,6 +87,8 @@ pub(crate) struct Supervisor {
     waiting: Vec<oneshot::Sender<Result<(), String>>>,
     /// Starts in a row that failed.
     failures: usize,
+    /// Starts in a row that failed for a reason that may lie in the data directory.
+    refusals: u32,
 }
 
 impl Supervisor {
@@ -94,6 +99,7 @@ impl Supervisor {
             requests,
             waiting: Vec::new(),
             failures: 0,
+            refusals: 0,
         }
     }
 
@@ -139,6 +145,7 @@ impl Supervisor {
         self.shared.set_process(|process| {
             process.phase = phase;
             process.failures = u32::try_from(self.failures).unwrap_or(u32::MAX);
+            process.refusals = self.refusals;
             reason.clone_into(&mut process.message);
         });
     }
@@ -201,7 +208,7 @@ impl Supervisor {
         let server = self.runner.serve(purpose, &secrets, &[]).map_err(SuperviseError::Run)?;
         self.shared.credentials_applied(&secrets);
         self.started(Mysqld::Starting, server.child.pid());
-        let began = Instant::now();
+        let (began, words) = (Instant::now(), server.words());
         let (next, exit, reason) = self.attend(server, stage).await;
         self.runner.remove_init_file();
         let answered = self.shared.process().phase == Mysqld::Running;
@@ -217,7 +224,41 @@ impl Supervisor {
         if exit == RESTART_ME {
             return Ok(Next::Again);
         }
+        if answered {
+            self.refusals = 0;
+        } else if self.lies_in_the_data(exit, words.signs()).await {
+            self.refusals = self.refusals.saturating_add(1);
+        }
         Err(SuperviseError::Ended(reason))
+    }
+
+    /// Whether the reason for which a server did not start may lie in the data directory.
+    async fn lies_in_the_data(&self, exit: Exit, signs: Signs) -> bool {
+        let volume = if self.is_volume_sound().await {
+            Volume::Sound
+        } else {
+            Volume::Unfit
+        };
+        let verdict = verdict::judge(exit, signs, volume);
+        let lies_there = match verdict {
+            Verdict::Data => true,
+            Verdict::Elsewhere => false,
+            Verdict::UnlessOptions => self.runner.takes_options().await == Some(true),
+        };
+        tracing::info!(?verdict, lies_there, "whether the reason may lie in the data directory");
+        lies_there
+    }
+
+    /// There is room on the volume, and it works, as of now; one that does not say so soon does not.
+    async fn is_volume_sound(&self) -> bool {
+        let paths = self.shared.config.paths.clone();
+        let look = blocking("look at the volume", move || {
+            disk::look(&paths.state(), &paths.volume)?;
+            Ok(disk::space(&paths.volume)?.free >= Disk::FULL)
+        });
+        timeout(LOOK, look)
+            .await
+            .is_ok_and(|has_room| has_room.unwrap_or(false))
     }
 
     /// Says that a server process was started. Why the one before ended is said until this one answers.
@@ -227,6 +268,7 @@ impl Supervisor {
             process.restarts = if process.run == 0 { 0 } else { process.restarts + 1 };
             process.run += 1;
             process.failures = u32::try_from(self.failures).unwrap_or(u32::MAX);
+            process.refusals = self.refusals;
             process.phase = phase;
             process.pid = Some(pid);
         });

@@ -49,6 +49,8 @@ impl Supervisor {
         };
         match self.shared.unobserved(accept).await {
             Ok(()) => {
+                self.refusals = 0;
+                self.shared.set_process(|process| process.refusals = 0);
                 drop(done.send(Ok(())));
                 Some(Next::Clone(donor))
             }

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use super::{Next, SuperviseError, Supervisor};
 use crate::disk;
+use crate::manager::adopt_unknown_data;
 use crate::process::Exit;
 use crate::server::{Order, Request};
 use crate::shared::ListEnded;
@@ -20,6 +21,7 @@ fn volume(what: &'static str) -> impl Fn(std::io::Error) -> SuperviseError {
 impl Supervisor {
     /// Sees to it that there is a data directory that counts. An order may come first.
     pub(super) async fn prepare(&mut self) -> Result<Option<Next>, SuperviseError> {
+        self.know_state().await?;
         let paths = self.shared.config.paths.clone();
         let data = paths.data();
         let exists = blocking("look for the data directory", move || data.try_exists()).await?;
@@ -57,6 +59,20 @@ impl Supervisor {
         }
         self.adopt_directory(Stage::Ready, None).await?;
         Ok(None)
+    }
+
+    /// Opens the state file, if the volume did not let it be opened before: nothing is made or started by somebody who does
+    /// not know what is there.
+    async fn know_state(&self) -> Result<(), SuperviseError> {
+        if self.shared.knows_state() {
+            return Ok(());
+        }
+        let found = self.shared.open_state().await.map_err(SuperviseError::State)?;
+        adopt_unknown_data(&self.shared, found)
+            .await
+            .map_err(SuperviseError::State)?;
+        self.shared.command_ended(ListEnded::InForce);
+        Ok(())
     }
 
     /// Makes `data.init` and everything in it durable. An order that comes meanwhile ends it.
