@@ -21,6 +21,7 @@ mod cut;
 mod facts;
 mod fences;
 mod frozen;
+mod healing;
 mod life;
 mod points;
 mod questions;
