@@ -199,6 +199,14 @@ pub enum Verb {
         /// The former data directory stays on the volume, if there is room.
         keep_former: bool,
     },
+    /// Replace the data directory by what the store holds of this cluster: its newest backup, and the archive behind it.
+    /// Answered and told like [`Verb::Clone`].
+    Refill {
+        /// What the new data must hold: what the primary has purged, and so cannot give any more.
+        at_least: GtidSet,
+        /// The former data directory stays on the volume, if there is room.
+        keep_former: bool,
+    },
     /// Restart mysqld read-only.
     Restart,
     /// Delete the binlogs, oldest first, of which every transaction is in `stored`: never the one that is written to. Changes
@@ -220,6 +228,7 @@ impl Verb {
             Self::Allow { .. } => VerbKind::Allow,
             Self::Mark => VerbKind::Mark,
             Self::Clone { .. } => VerbKind::Clone,
+            Self::Refill { .. } => VerbKind::Refill,
             Self::Restart => VerbKind::Restart,
             Self::Purge { .. } => VerbKind::Purge,
         }
@@ -241,6 +250,8 @@ pub enum VerbKind {
     Mark,
     /// [`Verb::Clone`]
     Clone,
+    /// [`Verb::Refill`]
+    Refill,
     /// [`Verb::Restart`]
     Restart,
     /// [`Verb::Purge`]
@@ -258,6 +269,7 @@ impl VerbKind {
             Self::Allow => "allow",
             Self::Mark => "mark",
             Self::Clone => "clone",
+            Self::Refill => "refill",
             Self::Restart => "restart",
             Self::Purge => "purge",
         }

@@ -390,6 +390,8 @@ pub enum Request {
     Mark(proto::MarkRequest),
     /// Clone.
     Clone(proto::CloneRequest),
+    /// Refill.
+    Refill(proto::RefillRequest),
     /// Restart.
     Restart(proto::RestartRequest),
     /// Purge.
@@ -436,6 +438,11 @@ impl Request {
             Verb::Clone { donor, keep_former } => Self::Clone(proto::CloneRequest {
                 command: header,
                 donor: Some(donor.into()),
+                keep_former: *keep_former,
+            }),
+            Verb::Refill { at_least, keep_former } => Self::Refill(proto::RefillRequest {
+                command: header,
+                at_least: at_least.to_string(),
                 keep_former: *keep_former,
             }),
             Verb::Restart => Self::Restart(proto::RestartRequest { command: header }),

@@ -181,6 +181,18 @@ impl Instance for Service {
         self.execute(head(request.into_inner().command)?, Verb::Restart).await
     }
 
+    async fn refill(&self, request: Request<proto::RefillRequest>) -> Result<Response<proto::CommandReply>, Status> {
+        require_operator(&request)?;
+        let request = request.into_inner();
+        let at_least =
+            gtid_set("at_least", &request.at_least).map_err(|error| Status::invalid_argument(error.to_string()))?;
+        let verb = Verb::Refill {
+            at_least,
+            keep_former: request.keep_former,
+        };
+        self.execute(head(request.command)?, verb).await
+    }
+
     async fn purge(&self, request: Request<proto::PurgeRequest>) -> Result<Response<proto::CommandReply>, Status> {
         require_operator(&request)?;
         let request = request.into_inner();

@@ -3,13 +3,13 @@
 mod clone;
 mod directory;
 mod recovery;
+mod refill;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use mainstay_core::observed::{Disk, Mysqld};
-use mainstay_mysql::CloneDonor;
 use mainstay_mysql::accounts::InitFile;
 use rustix::process::Signal;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -21,8 +21,9 @@ use crate::copy::RESTART_ME;
 use crate::disk;
 use crate::mysqld::{RunError, Runner, Server, chain};
 use crate::process::Exit;
+use crate::restore::RestoreError;
 use crate::secrets::Secrets;
-use crate::server::{Order, Request};
+use crate::server::{Order, Origin, Request};
 use crate::shared::{Process, Shared};
 use crate::state::{Stage, StateError};
 use crate::verdict::{self, Signs, Verdict, Volume};
@@ -58,6 +59,9 @@ pub(crate) enum SuperviseError {
     /// mysqld ended.
     #[error("{0}")]
     Ended(String),
+    /// What is stored cannot be restored.
+    #[error(transparent)]
+    Restore(RestoreError),
     /// The server does what it does too long, or not at all.
     #[error("{0}")]
     Mysql(mainstay_mysql::MysqlError),
@@ -68,7 +72,7 @@ enum Next {
     /// Start again.
     Again,
     /// Replace the data directory first.
-    Clone(CloneDonor),
+    Clone(Origin),
     /// The end.
     Shutdown,
 }
@@ -109,7 +113,7 @@ impl Supervisor {
         while let Some(step) = steps.pop_front() {
             let next = match step {
                 Next::Shutdown => break,
-                Next::Clone(donor) => self.clone(donor).await,
+                Next::Clone(origin) => self.clone(origin).await,
                 Next::Again => self.once().await,
             };
             steps.push_back(next);

@@ -694,7 +694,7 @@ impl Server for FakeServer {
 
     async fn clone_from(&self, order: CloneOrder) -> Result<(), String> {
         let former = if order.keep_former { ", keep the former" } else { "" };
-        self.mysql.call(format!("clone from {}{former}", order.donor.host));
+        self.mysql.call(format!("clone from {}{former}", order.origin));
         Ok(())
     }
 }

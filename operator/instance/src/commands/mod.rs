@@ -223,7 +223,9 @@ impl Commands {
     async fn list_ended(&self, verb: &Verb, succeeded: bool) -> ListEnded {
         match (verb, succeeded) {
             (Verb::Mark | Verb::Purge { .. }, _)
-            | (Verb::Fence | Verb::Attach { .. } | Verb::Clone { .. } | Verb::Restart, false) => ListEnded::Untouched,
+            | (Verb::Fence | Verb::Attach { .. } | Verb::Clone { .. } | Verb::Refill { .. } | Verb::Restart, false) => {
+                ListEnded::Untouched
+            }
             (Verb::Allow { .. } | Verb::Open { .. }, false) if !self.is_closed().await => ListEnded::Failed,
             _ => ListEnded::InForce,
         }
@@ -356,6 +358,7 @@ impl Commands {
             Verb::Fence => fence::fence(&context).await,
             Verb::Restart => restart::restart(&context).await,
             Verb::Clone { donor, keep_former } => clone::clone(&context, donor, *keep_former).await,
+            Verb::Refill { at_least, keep_former } => clone::refill(&context, at_least, *keep_former).await,
             Verb::Attach { source } => {
                 context.ready().await?;
                 attach::attach(&context, source).await
@@ -400,7 +403,13 @@ fn tell(before: &Persisted, head: &Head, verb: &Verb, own: &MemberId) -> Persist
         ..before.clone()
     };
     match verb {
-        Verb::Fence | Verb::Mark | Verb::Restart | Verb::Attach { .. } | Verb::Clone { .. } | Verb::Purge { .. } => {}
+        Verb::Fence
+        | Verb::Mark
+        | Verb::Restart
+        | Verb::Attach { .. }
+        | Verb::Clone { .. }
+        | Verb::Refill { .. }
+        | Verb::Purge { .. } => {}
         Verb::Open {
             members,
             acks_required,

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use mainstay_core::GtidSet;
 use mainstay_core::backup::plan::{BackupStep, STALL};
 use mainstay_core::backup::restore::Target;
 use mainstay_core::backup::verify::{Outcome, Task, Verified};
@@ -189,6 +190,7 @@ async fn restore(settings: &Settings, store: Arc<dyn Store>, course: &Arc<Course
         scratch: paths.scratch(),
         tell: tell(Arc::clone(course)),
         size: Size::Small,
+        at_least: GtidSet::new(),
     })
 }
 
