@@ -25,6 +25,7 @@ mod healing;
 mod life;
 mod points;
 mod questions;
+mod refills;
 mod refusals;
 mod replication;
 mod restores;
