@@ -77,6 +77,17 @@ enum Next {
     Shutdown,
 }
 
+impl Next {
+    /// What comes next when this is ordered, and something else was before. A pod that is being stopped starts no server
+    /// again, whatever a fence kills meanwhile: nobody would be left to stop that one, and the pod would never end.
+    fn after(self, former: Option<&Self>) -> Self {
+        match former {
+            Some(Self::Shutdown) => Self::Shutdown,
+            Some(Self::Again | Self::Clone(_)) | None => self,
+        }
+    }
+}
+
 async fn until_running(process: &mut watch::Receiver<Process>) {
     // The sender lives as long as the supervisor; and what is borrowed must not be kept.
     drop(process.wait_for(|process| process.phase == Mysqld::Running).await);
@@ -173,7 +184,8 @@ impl Supervisor {
         }
     }
 
-    /// Carries out an order while no server runs.
+    /// Carries out an order while no server runs that could be stopped or killed: there is none, or one that makes a data
+    /// directory.
     async fn idle_order(&mut self, request: Option<Request>) -> Option<Next> {
         let Some(Request { order, done }) = request else {
             return Some(Next::Shutdown);
@@ -301,11 +313,7 @@ impl Supervisor {
                 request = self.requests.recv() => {
                     let (order, limit) = self.serve_order(request, &server).await;
                     if let Some(order) = order {
-                        // A pod that is being stopped starts no server again, whatever a fence kills meanwhile: nobody
-                        // would be left to stop that one, and the pod would never end.
-                        if !matches!(next, Some(Next::Shutdown)) {
-                            next = Some(order);
-                        }
+                        next = Some(order.after(next.as_ref()));
                         kill_at = limit;
                     }
                 }
@@ -392,5 +400,17 @@ impl Supervisor {
         if let Err(error) = work.await {
             tracing::warn!(error = %chain(&error), "the disk may be full, or broken");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Next;
+
+    #[test]
+    fn a_pod_that_is_being_stopped_starts_no_server_again() {
+        assert!(matches!(Next::Again.after(None), Next::Again));
+        assert!(matches!(Next::Shutdown.after(Some(&Next::Again)), Next::Shutdown));
+        assert!(matches!(Next::Again.after(Some(&Next::Shutdown)), Next::Shutdown));
     }
 }

@@ -46,8 +46,7 @@ fn wanted_followers(view: &View<'_>, winner: Seen<'_>, have: u32, draft: &mut Dr
         && forced::is_due(view, draft)
     {
         let patient = view.age(request.at) < view.timing.opening;
-        let possible = view.heard().filter(|seen| may_follow(view, *seen, winner)).count();
-        let possible = if patient { count(possible) } else { have };
+        let possible = if patient { able(view, winner) } else { have };
         return view.rules.acks_required.min(possible);
     }
     let age = view.age(view.rules.phase_since);
@@ -56,8 +55,12 @@ fn wanted_followers(view: &View<'_>, winner: Seen<'_>, have: u32, draft: &mut Dr
     }
     draft.look_in(view.timing.first_election.saturating_sub(age));
     // All instances are held by now. Next to recovered data an empty one cannot follow: it is cloned when writes go on.
-    let able = view.heard().filter(|seen| may_follow(view, *seen, winner)).count();
-    count(able).max(view.rules.acks_required)
+    able(view, winner).max(view.rules.acks_required)
+}
+
+/// How many may follow the winner, or do.
+fn able(view: &View<'_>, winner: Seen<'_>) -> u32 {
+    count(view.heard().filter(|seen| may_follow(view, *seen, winner)).count())
 }
 
 /// Attaches everybody who may follow the winner and does not yet.

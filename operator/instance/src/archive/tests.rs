@@ -347,12 +347,11 @@ async fn f09_what_was_purged_before_it_was_stored_is_missing_until_a_backup_hold
     store_backup(&new.store, ALL).await;
     new.archive.end().await;
     new.begin(9, "1-5:extra:7:mainstay:1");
-    let report = new
-        .until("the hole is closed", |report| {
-            report.missing.is_empty() && report.through.is_some()
-        })
-        .await;
-    assert_eq!(report.through, Some(set(ALL)));
+    // The first report of a new reign may be one of before its first look.
+    new.until("the hole is closed", |report| {
+        report.missing.is_empty() && report.through == Some(set(ALL))
+    })
+    .await;
     let beyond = new.archived().await.recovery(&set(ALL)).unwrap();
     assert_eq!(beyond.reaches, set(ALL));
 }

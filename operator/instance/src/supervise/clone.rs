@@ -148,9 +148,9 @@ impl Supervisor {
             tokio::select! {
                 copied = &mut work => break copied,
                 request = self.requests.recv() => {
-                    if let Some(order) = self.interrupt(request).await {
+                    if let Some(order) = self.idle_order(request).await {
                         process.signal(Signal::KILL);
-                        next = Some(order);
+                        next = Some(order.after(next.as_ref()));
                     }
                 }
             }

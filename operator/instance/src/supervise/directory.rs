@@ -10,7 +10,6 @@ use super::{Next, SuperviseError, Supervisor};
 use crate::disk;
 use crate::manager::adopt_unknown_data;
 use crate::process::Exit;
-use crate::server::{Order, Request};
 use crate::shared::ListEnded;
 use crate::state::Stage;
 
@@ -111,9 +110,9 @@ impl Supervisor {
             tokio::select! {
                 ended = server.ended() => break ended,
                 request = self.requests.recv() => {
-                    if let Some(order) = self.interrupt(request).await {
+                    if let Some(order) = self.idle_order(request).await {
                         server.child.signal(Signal::KILL);
-                        next = Some(order);
+                        next = Some(order.after(next.as_ref()));
                     }
                 }
             }
@@ -201,24 +200,6 @@ impl Supervisor {
             disk::remove_tree(&paths.data_init())
         })
         .await
-    }
-
-    /// An order while a data directory is made: what there is to kill or stop is no server.
-    pub(super) async fn interrupt(&mut self, request: Option<Request>) -> Option<Next> {
-        let Some(Request { order, done }) = request else {
-            return Some(Next::Shutdown);
-        };
-        match order {
-            Order::Kill(_) | Order::Stop(_) => {
-                drop(done.send(Ok(())));
-                None
-            }
-            Order::Shutdown(_) => {
-                self.waiting.push(done);
-                Some(Next::Shutdown)
-            }
-            Order::Clone(order) => self.accept_clone(order, done).await,
-        }
     }
 }
 

@@ -179,7 +179,7 @@ impl Supervisor {
             tokio::select! {
                 ended = &mut work => break ended,
                 request = self.requests.recv(), if next.is_none() => {
-                    next = self.interrupt(request).await;
+                    next = self.idle_order(request).await;
                     if next.is_some() && let Some(stop) = stop.take() {
                         // It may have ended at this moment.
                         let _ = stop.send(());

@@ -131,10 +131,7 @@ async fn verify_until(
             return Ok(verified(proof, began));
         }
         () = stop => Failure::new("Interrupted", "the pod was asked to stop; the next run is by the schedule"),
-        () = course.stalled(settings.stall) => {
-            let minutes = settings.stall.as_secs() / 60;
-            Failure::new("Stalled", format!("nothing moved for {minutes} minutes while {}", course.doing()))
-        }
+        failure = course.stalled(settings.stall) => failure,
     };
     // It ends its server and deletes the files. What is left goes with the pod.
     drop(end);

@@ -17,6 +17,7 @@ mod deletion;
 mod faults;
 mod flaws;
 mod idle;
+mod interrupted;
 mod names;
 mod recoveries;
 mod starvation;

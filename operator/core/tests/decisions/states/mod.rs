@@ -1,5 +1,7 @@
 //! A fluent builder for states, and plans as short texts, so that a table of decisions can be read.
 
+pub(crate) mod backups;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
