@@ -212,6 +212,7 @@ pub(crate) fn claim(claim: &PersistentVolumeClaim) -> Option<Entry<ClaimView>> {
     let annotations = claim.metadata.annotations.as_ref();
     let value = ClaimView {
         uid: claim.metadata.uid.clone()?,
+        resource_version: claim.metadata.resource_version.clone().unwrap_or_default(),
         phase: status
             .and_then(|s| s.phase.clone())
             .unwrap_or_else(|| "Pending".to_owned()),

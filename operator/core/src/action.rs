@@ -89,6 +89,32 @@ pub enum Action {
         instance: InstanceName,
         /// Its uid.
         uid: String,
+        /// What it holds is given up: nobody waits for its mysqld to end cleanly, which on a full or broken volume may take
+        /// for ever.
+        at_once: bool,
+        /// Why, for the event.
+        reason: String,
+    },
+    /// Delete the claim of an instance whose volume is given up, with uid and resourceVersion as preconditions. It goes when
+    /// the pod that uses it does, and the StatefulSet makes it anew.
+    DeleteClaim {
+        /// Whose it is.
+        instance: InstanceName,
+        /// Its uid, which the recorded intent names.
+        uid: String,
+        /// Its resourceVersion.
+        resource_version: String,
+        /// Why, for the event.
+        reason: String,
+    },
+    /// Ask for a larger volume, with the claim's uid as precondition.
+    GrowClaim {
+        /// Whose claim it is.
+        instance: InstanceName,
+        /// Its uid.
+        uid: String,
+        /// What is asked for, in bytes.
+        bytes: u64,
         /// Why, for the event.
         reason: String,
     },

@@ -473,6 +473,8 @@ pub struct PodView {
 pub struct ClaimView {
     /// uid: another one is another volume.
     pub uid: String,
+    /// resourceVersion, for preconditions.
+    pub resource_version: String,
     /// Pending, Bound or Lost.
     pub phase: String,
     /// Requested bytes.
@@ -485,6 +487,20 @@ pub struct ClaimView {
     pub node: Option<String>,
     /// A deletion was asked for.
     pub deleting: bool,
+}
+
+impl ClaimView {
+    /// The volume that it was bound to does not exist any more.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        self.phase == "Lost"
+    }
+
+    /// It has a volume.
+    #[must_use]
+    pub fn is_bound(&self) -> bool {
+        self.phase == "Bound"
+    }
 }
 
 /// Kinds of objects that Mainstay builds.

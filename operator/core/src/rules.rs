@@ -141,8 +141,36 @@ pub struct Rebuild {
     pub at: Timestamp,
     /// Why, for a person.
     pub reason: String,
-    /// When the instance was first seen as a member again; absent until then. For people: no rule reads it.
+    /// When the instance was first seen as a member again; absent until then. It limits how often instances are healed, and no
+    /// rule of safety reads it.
     pub ended: Option<Timestamp>,
+    /// What it is healed of; `None`: it could not join as it was, or a person asked for it.
+    pub healing: Option<Healing>,
+}
+
+/// What an instance is healed of (docs/healing.md).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Healing {
+    /// What was found.
+    pub trouble: Trouble,
+    /// uid of the claim whose volume is given up with everything on it: nothing that lies there ever joins again, whoever
+    /// deletes it and when. `None`: the data directory is replaced on the volume that it has.
+    pub claim: Option<String>,
+    /// How often in a row it was healed of that, this time included.
+    pub times: u32,
+}
+
+/// What keeps an instance from coming back by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// mysqld does not start, for a reason that lies in its data directory.
+    Data,
+    /// The volume does not exist any more.
+    Lost,
+    /// The volume answers with I/O errors.
+    Unreadable,
+    /// The volume is full.
+    Full,
 }
 
 /// A change of primary.

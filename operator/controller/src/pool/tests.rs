@@ -36,6 +36,8 @@ fn report(epoch: u64, seq: u64) -> InstanceReport {
         message: String::new(),
         restarts: 0,
         failures: 0,
+        refusals: 0,
+        unreadable: false,
         standstill: None,
         version: "9.7.4".to_owned(),
         server_uuid: String::new(),

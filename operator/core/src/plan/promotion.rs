@@ -91,6 +91,7 @@ pub(crate) fn could_follow(view: &View<'_>, seen: Seen<'_>, winner: Seen<'_>) ->
         && view.held(seen)
         && !view.kept_out(seen.instance)
         && !seen.stuck()
+        && !view.is_given_up(seen.instance)
         && !seen.report.history_reset
         && winner.report.set().contains(&set)
         && !seen.lacks_purged(winner)
@@ -112,6 +113,7 @@ fn followers(view: &View<'_>, winner: Seen<'_>) -> BTreeSet<MemberId> {
     let complete = |seen: &Seen<'_>| {
         view.held(*seen)
             && !view.kept_out(seen.instance)
+            && !view.is_given_up(seen.instance)
             && !seen.report.history_reset
             && view.follows(*seen, &id)
             && seen.report.replication.receiver_running

@@ -6,19 +6,20 @@ use crate::action::Verb;
 use crate::observed::Mysqld;
 use crate::plan::draft::Draft;
 use crate::plan::election::moment;
-use crate::plan::requested;
+use crate::plan::join::Unfit;
+use crate::plan::{heal, requested};
 use crate::rules::{DataLoss, MemberId, Rebuild, Rules};
 use crate::view::{Seen, View};
 
 /// Rebuilds one of the instances that cannot join as they are.
-pub(crate) fn returning(view: &View<'_>, open: Seen<'_>, candidates: &[(Seen<'_>, String)], draft: &mut Draft) {
+pub(crate) fn returning(view: &View<'_>, open: Seen<'_>, candidates: &[Unfit<'_>], draft: &mut Draft) {
     let mut donors: Vec<_> = view
         .members()
         .filter(|seen| view.synced(*seen) && !seen.leaving())
         .collect();
     donors.push(open);
-    for (seen, why) in candidates {
-        rebuild(view, *seen, &donors, why, draft);
+    for unfit in candidates {
+        rebuild(view, unfit, &donors, draft);
     }
 }
 
@@ -33,21 +34,25 @@ pub(crate) fn for_election(view: &View<'_>, winner: Seen<'_>, draft: &mut Draft)
     let mut donors: Vec<_> = view.heard().filter(attached).collect();
     donors.push(winner);
     let judged = |seen: &Seen<'_>| view.fenced(*seen) || seen.half_cloned();
-    let wanted = |seen: &Seen<'_>| judged(seen) && !view.kept_out(seen.instance);
+    let wanted = |seen: &Seen<'_>| judged(seen) && !view.kept_out(seen.instance) && !view.is_given_up(seen.instance);
     for seen in view.heard().filter(outside).filter(wanted) {
         let why = format!(
             "{} cannot follow {}, and too few others can",
             seen.instance.name, winner.instance.name
         );
-        rebuild(view, seen, &donors, &why, draft);
+        let trouble = None;
+        rebuild(view, &Unfit { seen, why, trouble }, &donors, draft);
     }
 }
 
 /// The intent with the incarnation is recorded first, then the command names it: it can hit no other data directory.
-fn rebuild(view: &View<'_>, seen: Seen<'_>, donors: &[Seen<'_>], why: &str, draft: &mut Draft) {
-    let name = &seen.instance.name;
+fn rebuild(view: &View<'_>, unfit: &Unfit<'_>, donors: &[Seen<'_>], draft: &mut Draft) {
+    let Unfit { seen, why, trouble } = unfit;
+    let (seen, name) = (*seen, &seen.instance.name);
     let asked = requested::rebuild(view, seen.instance);
-    if let Some((reason, after)) = too_early(view, seen).filter(|_| !asked) {
+    // Healing has limits of its own.
+    let early = too_early(view, seen).filter(|_| !asked && trouble.is_none());
+    if let Some((reason, after)) = early {
         draft.wait(name.0.clone(), format!("{reason} ({why})"));
         draft.look_in(after);
         return;
@@ -67,7 +72,7 @@ fn rebuild(view: &View<'_>, seen: Seen<'_>, donors: &[Seen<'_>], why: &str, draf
             donor: view.endpoint(donor),
             keep_former: view.keeps_former_data(),
         },
-        why,
+        why.as_str(),
     ) {
         return;
     }
@@ -78,8 +83,12 @@ fn rebuild(view: &View<'_>, seen: Seen<'_>, donors: &[Seen<'_>], why: &str, draf
         incarnation: seen.report.incarnation.clone(),
         donor: donor.id(),
         at: decided,
-        reason: why.to_owned(),
+        reason: why.clone(),
         ended: None,
+        healing: match trouble {
+            Some(trouble) => Some(heal::healing(view, seen.instance, *trouble, None)),
+            None => heal::continued(view, name),
+        },
     };
     let mut rebuilds = view.rules.rebuilds.clone();
     rebuilds.insert(name.clone(), intent);

@@ -33,6 +33,7 @@ fn rebuilt(state: State, ordinal: usize, seconds: i64) -> State {
             at: now() - jiff::SignedDuration::from_secs(seconds),
             reason: "it was errant".to_owned(),
             ended: None,
+            healing: None,
         };
         rules.rebuilds.insert(id(ordinal).instance, rebuild);
     })

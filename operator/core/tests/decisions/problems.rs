@@ -374,6 +374,7 @@ fn a_rebuild_ends_when_its_instance_is_a_member_again() {
                 at: now(),
                 reason: "on request".to_owned(),
                 ended: None,
+                healing: None,
             };
             rules.rebuilds.insert(name(2), intent);
         })

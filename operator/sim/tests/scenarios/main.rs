@@ -16,6 +16,7 @@ mod crash;
 mod deletion;
 mod faults;
 mod flaws;
+mod healing;
 mod idle;
 mod interrupted;
 mod names;

@@ -2,12 +2,14 @@
 //!
 //! Measured is the time from the fault (the disk is full; volume and pod are gone) until the status says Running, Healthy and
 //! three of three, under a writer, and nothing acknowledged is lost. A status of before the fault does not count: the cluster
-//! must have been told as not healthy in between.
+//! must have been told as not healthy in between. An instance that was healed a short time ago is left alone for a while
+//! (docs/healing.md, "Limits"): a run begins when that time is over for its victim.
 
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use clap::ValueEnum;
+use mainstay_core::timing::Timing;
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
@@ -100,6 +102,7 @@ async fn all(env: &Env, namespace: &str, faults: &[Fault]) -> Result<Map<String,
 async fn once(cluster: &Cluster, fault: Fault, number: usize) -> Result<(f64, History)> {
     cluster.serves(LIMIT).await?;
     let victim = fault.victim(cluster, number).await?;
+    rested(cluster, &victim).await?;
     let table = format!("h{}", jiff::Timestamp::now().as_millisecond());
     let mut writer = Writer::start(cluster.app().await?, &table).await?;
     writer.progress(SOME, LIMIT).await.context("before the fault")?;
@@ -125,4 +128,25 @@ async fn once(cluster: &Cluster, fault: Fault, number: usize) -> Result<(f64, Hi
         history.acknowledged.len(),
     ));
     Ok((seconds, history))
+}
+
+/// Waits until the victim may be healed at once again.
+async fn rested(cluster: &Cluster, victim: &str) -> Result<()> {
+    let object = cluster.get().await?;
+    let status = object.status.unwrap_or_default();
+    let Some(last) = status.rebuilds.iter().find(|rebuild| rebuild.instance == victim) else {
+        return Ok(());
+    };
+    let times = last
+        .healing
+        .as_ref()
+        .and_then(|healing| u32::try_from(healing.times).ok());
+    let pause = Timing::default().pause_after(times.unwrap_or_default());
+    let age = Duration::try_from(jiff::Timestamp::now().duration_since(last.at.0)).unwrap_or_default();
+    let left = pause.saturating_sub(age);
+    if !left.is_zero() {
+        say(&format!("{victim} was healed a short time ago: {} s", left.as_secs()));
+        tokio::time::sleep(left.saturating_add(Duration::from_secs(1))).await;
+    }
+    Ok(())
 }

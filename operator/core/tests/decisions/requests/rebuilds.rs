@@ -69,6 +69,7 @@ fn a_person_who_asks_does_not_wait_for_the_limit_and_gets_one_rebuild() {
         at,
         reason: String::new(),
         ended: None,
+        healing: None,
     };
     let state = dropped(asked());
     let rebuilt = |at| {
@@ -154,6 +155,7 @@ fn a_clone_that_never_began_is_no_rebuild() {
             at: now(),
             reason: "on request".to_owned(),
             ended: None,
+            healing: None,
         };
         rules.rebuilds.insert(name(2), intent);
     });

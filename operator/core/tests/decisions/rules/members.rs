@@ -200,6 +200,7 @@ fn rule_7_rebuilds_are_limited() {
             at,
             reason: String::new(),
             ended: None,
+            healing: None,
         };
         outside(3)
             .with(2, |i| i.set("a:1-80 x:1"))
@@ -483,6 +484,7 @@ fn rule_7_a_donor_has_the_baseline_and_gives_to_one_at_a_time() {
         at: now(),
         reason: String::new(),
         ended: None,
+        healing: None,
     };
     let state = healthy(5)
         .rules(|rules| {
