@@ -281,7 +281,7 @@ impl Role {
     }
 }
 
-/// The replacement of a data directory by a clone.
+/// The replacement of a data directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Rebuild {
@@ -289,8 +289,12 @@ pub struct Rebuild {
     pub instance: String,
     /// The data directory that is given up.
     pub incarnation: String,
-    /// From where the new one comes.
-    pub donor: Member,
+    /// The instance of which the new one is a clone; unset: the newest backup, and the archive behind it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub donor: Option<Member>,
+    /// How many attempts in a row came to nothing before this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failures: Option<i32>,
     /// When it was decided.
     pub at: MicroTime,
     /// Why.

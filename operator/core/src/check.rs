@@ -182,7 +182,7 @@ impl<'a> Checker<'a> {
                 Action::DeletePod { .. } | Action::DeleteClaim { .. } => 1,
                 Action::Command(commands) => commands
                     .iter()
-                    .filter(|command| matches!(command.verb, Verb::Clone { .. }))
+                    .filter(|command| matches!(command.verb, Verb::Clone { .. } | Verb::Refill { .. }))
                     .count(),
                 Action::Record(record) => usize::from(self.before.is_some_and(|before| {
                     before.phase == Phase::Open

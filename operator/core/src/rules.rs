@@ -130,13 +130,15 @@ pub enum Memory {
     },
 }
 
-/// The intent to replace a data directory by a clone (rule 7).
+/// The intent to replace a data directory (rule 7).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rebuild {
     /// The data directory that is given up.
     pub incarnation: Incarnation,
     /// From where the new one comes.
-    pub donor: MemberId,
+    pub donor: Donor,
+    /// How many attempts in a row came to nothing before this one.
+    pub failures: u32,
     /// When it was decided.
     pub at: Timestamp,
     /// Why, for a person.
@@ -146,6 +148,24 @@ pub struct Rebuild {
     pub ended: Option<Timestamp>,
     /// What it is healed of; `None`: it could not join as it was, or a person asked for it.
     pub healing: Option<Healing>,
+}
+
+/// From where the data of a rebuild come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Donor {
+    /// It is a clone of this instance.
+    Instance(MemberId),
+    /// The newest backup of the cluster, and the archive behind it.
+    Store,
+}
+
+impl fmt::Display for Donor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Instance(id) => id.instance.fmt(f),
+            Self::Store => f.write_str("the newest backup"),
+        }
+    }
 }
 
 /// What an instance is healed of (docs/healing.md).

@@ -52,7 +52,7 @@ impl Checker<'_> {
                 let open = after.primary.as_ref().is_some_and(|primary| primary.id == command.to);
                 violations.unless(open, 8, || format!("{name} is not the primary and is to write"));
             }
-            Verb::Clone { .. } => self.clone_over(after, &command.to, violations),
+            Verb::Clone { .. } | Verb::Refill { .. } => self.clone_over(after, &command.to, violations),
             Verb::Purge { stored } => self.purge(&command.to, stored, violations),
         }
     }

@@ -264,6 +264,7 @@ fn deadline(view: &View<'_>, verb: &Verb) -> Duration {
         | Verb::Allow { .. }
         | Verb::Mark
         | Verb::Clone { .. }
+        | Verb::Refill { .. }
         | Verb::Restart
         | Verb::Purge { .. } => view.timing.command,
     }

@@ -14,7 +14,7 @@ use crate::plan::detect::failover_possible;
 use crate::plan::draft::Draft;
 use crate::plan::election::moment;
 use crate::plan::{grow, purge, switchover, text};
-use crate::rules::{Healing, Incarnation, InstanceName, Rebuild, Rules, Trouble};
+use crate::rules::{Donor, Healing, Incarnation, InstanceName, Rebuild, Rules, Trouble};
 use crate::view::{Seen, View};
 
 /// What a new volume has to hold beyond what a donor uses: a clone writes its own logs besides what it copies.
@@ -301,7 +301,8 @@ fn give_up(view: &View<'_>, open: Seen<'_>, instance: &InstanceObserved, trouble
     }
     let intent = Rebuild {
         incarnation: incarnation(instance),
-        donor: open.id(),
+        donor: Donor::Instance(open.id()),
+        failures: 0,
         at: moment(view.now),
         reason: why.clone(),
         ended: None,

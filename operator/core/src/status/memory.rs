@@ -12,7 +12,7 @@ use mainstay_api::status as api;
 use super::{people, problems};
 use crate::analyse::ProblemCode;
 use crate::rules::{
-    Healing, Incarnation, InstanceName, MemberId, Memory, OperatorId, Phase, PrimaryRef, Rebuild, Rules, Trouble,
+    Donor, Healing, Incarnation, InstanceName, MemberId, Memory, OperatorId, Phase, PrimaryRef, Rebuild, Rules, Trouble,
 };
 
 /// Why the memory cannot be read.
@@ -120,7 +120,13 @@ fn read_primary(primary: &api::Primary) -> Result<PrimaryRef, ReadError> {
 fn read_rebuild(rebuild: &api::Rebuild) -> (InstanceName, Rebuild) {
     let value = Rebuild {
         incarnation: Incarnation(rebuild.incarnation.clone()),
-        donor: member_id(&rebuild.donor),
+        donor: rebuild
+            .donor
+            .as_ref()
+            .map_or(Donor::Store, |donor| Donor::Instance(member_id(donor))),
+        failures: rebuild
+            .failures
+            .map_or(0, |failures| u32::try_from(failures).unwrap_or(0)),
         at: rebuild.at.0,
         reason: rebuild.reason.clone(),
         ended: rebuild.ended.as_ref().map(|ended| ended.0),
@@ -273,7 +279,11 @@ fn rebuilds(rebuilds: &BTreeMap<InstanceName, Rebuild>) -> Vec<api::Rebuild> {
     let write = |(instance, rebuild): (&InstanceName, &Rebuild)| api::Rebuild {
         instance: instance.0.clone(),
         incarnation: rebuild.incarnation.0.clone(),
-        donor: member(&rebuild.donor),
+        donor: match &rebuild.donor {
+            Donor::Instance(id) => Some(member(id)),
+            Donor::Store => None,
+        },
+        failures: (rebuild.failures > 0).then(|| i32::try_from(rebuild.failures).unwrap_or(i32::MAX)),
         at: MicroTime(rebuild.at),
         reason: rebuild.reason.clone(),
         ended: rebuild.ended.map(MicroTime),

@@ -7,7 +7,7 @@ use mainstay_core::GtidSet;
 use mainstay_core::action::VerbKind;
 use mainstay_core::observed::{ArchiveReport, Mysqld, Reach};
 use mainstay_core::rules::{
-    Healing, Incarnation, InstanceName, MemberId, OperatorId, Phase, Rebuild, Request, RequestState, Trouble,
+    Donor, Healing, Incarnation, InstanceName, MemberId, OperatorId, Phase, Rebuild, Request, RequestState, Trouble,
 };
 use proptest::prelude::*;
 
@@ -71,6 +71,7 @@ fn changed(random: &mut Random, replicas: u64, instance: Instance) -> Instance {
         VerbKind::Allow,
         VerbKind::Mark,
         VerbKind::Clone,
+        VerbKind::Refill,
     ];
     match random.below(25) {
         0 => instance.mysqld(*random.pick(&states).unwrap()),
@@ -212,7 +213,8 @@ fn any_healing(random: &mut Random, replicas: u64, state: State) -> State {
     let age = SignedDuration::from_secs(i64::try_from(random.below(200)).unwrap());
     let rebuild = Rebuild {
         incarnation: any_id(random, replicas).incarnation,
-        donor: any_id(random, replicas),
+        donor: Donor::Instance(any_id(random, replicas)),
+        failures: 0,
         at: now() - age,
         reason: String::new(),
         ended: random.chance(50).then(now),

@@ -7,7 +7,7 @@ use mainstay_core::check::check;
 use mainstay_core::observed::{ArchiveReport, Mysqld, ObjectKey, ObjectKind};
 use mainstay_core::plan::Plan;
 use mainstay_core::rules::{
-    DataLoss, Healing, Memory, OperatorId, Phase, PrimaryRef, Rebuild, Request, RequestState, Rules, Trouble,
+    DataLoss, Donor, Healing, Memory, OperatorId, Phase, PrimaryRef, Rebuild, Request, RequestState, Rules, Trouble,
 };
 use rstest::rstest;
 
@@ -496,7 +496,8 @@ fn invariant_9_no_data_directory_that_counts_is_given_up() {
         changed(state, |rules| {
             let rebuild = Rebuild {
                 incarnation: id(ordinal).incarnation,
-                donor: id(1),
+                donor: Donor::Instance(id(1)),
+                failures: 0,
                 at: now(),
                 reason: String::new(),
                 ended: None,
@@ -606,7 +607,8 @@ fn given_up() -> State {
     outside().rules(|rules| {
         let rebuild = Rebuild {
             incarnation: id(2).incarnation,
-            donor: id(0),
+            donor: Donor::Instance(id(0)),
+            failures: 0,
             at: now(),
             reason: String::new(),
             ended: None,

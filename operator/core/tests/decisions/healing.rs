@@ -6,7 +6,7 @@ use mainstay_core::action::{Action, VerbKind};
 use mainstay_core::analyse::ProblemCode;
 use mainstay_core::observed::{ArchiveReport, InstanceReport, Mysqld, Warning};
 use mainstay_core::plan::GROWTH_REFUSED;
-use mainstay_core::rules::{Healing, Incarnation, Rebuild, Rules, Trouble};
+use mainstay_core::rules::{Donor, Healing, Incarnation, Rebuild, Rules, Trouble};
 use rstest::rstest;
 
 use crate::states::{Instance, State, ago, does, electing, healthy, id, members_but, name, now, set, waits};
@@ -70,7 +70,8 @@ fn dropped(state: State) -> State {
 fn rebuild(trouble: Trouble, claim: Option<&str>, seconds: u64, times: u32) -> Rebuild {
     Rebuild {
         incarnation: id(2).incarnation,
-        donor: id(0),
+        donor: Donor::Instance(id(0)),
+        failures: 0,
         at: ago(seconds),
         reason: String::new(),
         ended: None,

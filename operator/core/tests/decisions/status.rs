@@ -14,7 +14,7 @@ use mainstay_core::analyse::Analysis;
 use mainstay_core::observed::{Mysqld, ObjectKey, ObjectKind, Standstill, Warning};
 use mainstay_core::plan::{Plan, plan};
 use mainstay_core::rules::{
-    Change, ChangeKind, DataLoss, Healing, Incarnation, Memory, OperatorId, Phase, Phases, PrimaryRef, Rebuild,
+    Change, ChangeKind, DataLoss, Donor, Healing, Incarnation, Memory, OperatorId, Phase, Phases, PrimaryRef, Rebuild,
     Request, RequestState, Rules, Trouble,
 };
 use mainstay_core::status::{memory, record, status, told};
@@ -137,7 +137,8 @@ fn any_rules(seed: u64) -> Rules {
     let preferred = random.chance(50).then(|| id(1));
     let rebuild = Rebuild {
         incarnation: Incarnation("old".to_owned()),
-        donor: id(1),
+        donor: Donor::Instance(id(1)),
+        failures: 0,
         at: any_moment(&mut random),
         reason: "why".to_owned(),
         ended: random.chance(50).then(|| any_moment(&mut random)),

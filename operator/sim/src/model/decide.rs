@@ -212,8 +212,8 @@ impl<const N: usize> Planner<N> {
             },
             CoreVerb::Mark => Order::Mark,
             CoreVerb::Clone { donor, .. } => Order::Clone(id(&donor.id)),
-            // Nothing is purged in the model: it has no volumes that fill up.
-            CoreVerb::Restart | CoreVerb::Purge { .. } => Order::Restart,
+            // The model has neither volumes that fill up nor a store.
+            CoreVerb::Restart | CoreVerb::Purge { .. } | CoreVerb::Refill { .. } => Order::Restart,
         }
     }
 

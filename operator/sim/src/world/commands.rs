@@ -228,6 +228,8 @@ impl Task<'_> {
             Verb::Allow { members, acks_required } => self.allow(members, *acks_required),
             Verb::Mark => self.mark().await,
             Verb::Clone { donor, .. } => self.clone_from(donor),
+            // Clones do not fail in this world, so it is never needed.
+            Verb::Refill { .. } => Ok(refused("the store holds no binlogs")),
             Verb::Restart => self.restart().await,
             Verb::Purge { stored } => self.purge(stored),
         }

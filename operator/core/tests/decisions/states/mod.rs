@@ -6,6 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use mainstay_api::backup_status::BackupReference;
 use mainstay_core::GtidSet;
 use mainstay_core::action::{Action, InstanceCommand, Verb, VerbKind};
 use mainstay_core::analyse::{Analysis, analyse};
@@ -13,7 +15,7 @@ use mainstay_core::backup::plan::Seen;
 use mainstay_core::check::check;
 use mainstay_core::observed::{
     Answer, Busy, ClaimView, Disk, Heard, InstanceObserved, InstanceReport, Mysqld, ObjectKey, ObjectKind, ObjectView,
-    Observed, Persisted, PodView, Reach, Recovered, Replication, SecretsView, SemiSync, Told,
+    Observed, Persisted, PodView, Reach, Recovered, Replication, SecretsView, SemiSync, StoreSecret, Told,
 };
 use mainstay_core::plan::{Plan, plan};
 use mainstay_core::progress::Progress;
@@ -389,6 +391,22 @@ impl State {
     }
 
     /// The annotation of a person.
+    /// A backup is in its store.
+    pub(crate) fn backed_up(mut self) -> Self {
+        self.observed.backups.told.last_successful = Some(BackupReference {
+            name: "nightly".to_owned(),
+            completed_at: MicroTime(ago(3600)),
+            message: None,
+        });
+        self
+    }
+
+    /// The access to its store is not what is declared.
+    pub(crate) fn without_access(mut self) -> Self {
+        self.observed.secrets.store = StoreSecret::Outdated;
+        self
+    }
+
     pub(crate) fn asks(mut self, request: &str) -> Self {
         self.observed.request = Some(request.to_owned());
         self
@@ -544,6 +562,7 @@ fn command_text(command: &InstanceCommand) -> String {
     match &command.verb {
         Verb::Attach { source } => format!("attach {to} to {}", source.id.instance),
         Verb::Clone { donor, .. } => format!("clone {to} from {}", donor.id.instance),
+        Verb::Refill { at_least, .. } => format!("refill {to} with at least {at_least}"),
         Verb::Open {
             members, acks_required, ..
         } => format!("open {to} [{}] k {acks_required}", names(members)),

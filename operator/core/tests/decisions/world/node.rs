@@ -408,6 +408,8 @@ impl Node {
             }
             Verb::Mark => Course::Begun,
             Verb::Clone { .. } if process.writable => Course::refused("writable"),
+            // Nothing is stored in this world.
+            Verb::Refill { .. } => Course::refused("no store"),
             Verb::Clone { donor, .. } => {
                 process.mysqld = Mysqld::Cloning;
                 process.until = now + Duration::from_secs(2);
