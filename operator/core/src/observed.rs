@@ -433,6 +433,20 @@ impl Disk {
     pub const FULL: u64 = 16 << 20;
     /// With fewer bytes free after it was full it is full still: what is told must not change with every file.
     pub const ROOM: u64 = 2 * Self::FULL;
+
+    /// How much of it is in use, as far as decisions differ by it: 0 below 75 %, then a step for every 5 %, and the last one when it
+    /// is full. What is in use changes all the time.
+    #[must_use]
+    pub const fn level(&self) -> u64 {
+        const FIRST: u64 = 15;
+        if self.full_for.is_some() {
+            return u64::MAX;
+        }
+        match self.used.saturating_mul(20).checked_div(self.size) {
+            Some(step) if step >= FIRST => step - FIRST + 1,
+            Some(_) | None => 0,
+        }
+    }
 }
 
 /// A pod, as far as decisions need it.

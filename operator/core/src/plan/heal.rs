@@ -371,9 +371,20 @@ fn replace(instance: &InstanceObserved, draft: &mut Draft) {
     }
 }
 
+/// A volume that has been full for a moment calls no pass when the moment is over.
+fn look_again(view: &View<'_>, draft: &mut Draft) {
+    let full = view.heard().filter_map(|seen| seen.report.disk.full_for);
+    for left in full.filter_map(|full| view.timing.full.checked_sub(full)) {
+        if !left.is_zero() {
+            draft.look_in(left);
+        }
+    }
+}
+
 /// A primary whose volume is full and cannot be helped, is lost or answers with errors, while it is still open: a member whose
 /// volume is well takes over (rule 8), and the old primary is healed as any other instance.
 pub(crate) fn relieve(view: &View<'_>, open: Seen<'_>, draft: &mut Draft) -> bool {
+    look_again(view, draft);
     let instance = open.instance;
     let Some(trouble) = trouble(view, instance) else {
         return false;

@@ -201,7 +201,9 @@ fn a_broken_data_directory_is_cloned_over_after_so_many_starts() {
 
 #[test]
 fn f33_a_moment_of_fullness_is_nothing() {
-    does(&cluster().with(2, |i| filled(i, 2)), &[]);
+    let moment = cluster().with(2, |i| filled(i, 2));
+    does(&moment, &[]);
+    assert!(moment.plan().look_again.unwrap() <= Duration::from_millis(1100));
     let state = cluster().with(0, |i| filled(i, 2));
     does(&state, &[]);
 }
