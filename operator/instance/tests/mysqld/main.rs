@@ -22,6 +22,7 @@ mod facts;
 mod fences;
 mod frozen;
 mod life;
+mod logical;
 mod points;
 mod questions;
 mod refusals;

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use mainstay_core::backup::BackupId;
+use mainstay_core::backup::manifest::Method;
 use mainstay_core::backup::wire::{Donor, Task};
 use mainstay_instance::backup::{Settings, temporary};
 use mainstay_instance::config::Paths;
@@ -44,6 +45,7 @@ impl Pod {
                 port: node.ports.admin,
             },
             epoch: cluster.epoch,
+            method: Method::Physical,
         };
         let mut settings = settings(root, &node.paths.config_file, task, free_port());
         settings.server.programs = node.programs.clone();
