@@ -67,8 +67,8 @@ pub struct MySQLBackupSpec {
     pub scheduled_at: Option<String>,
 }
 
-/// How data is copied. `physical` (default): the server's files, by a clone of a replica that is booted once. `logical`:
-/// statements, from one consistent snapshot of a replica.
+/// How data is stored, from a clone of a replica that is booted once. `physical` (default): the server's files, for the same
+/// series of MySQL. `logical`: SQL statements, for the same or a newer one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum BackupMethod {
@@ -183,6 +183,9 @@ pub struct BackupProgress {
     /// Rate over the last seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes_per_second: Option<i64>,
+    /// Of a dump: rows that are in these bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rows: Option<i64>,
 }
 
 /// A part of a backup, or of its verification.
@@ -195,6 +198,8 @@ pub enum BackupStep {
     Boot,
     /// It is stored.
     Upload,
+    /// Of a logical backup: it is written as statements, and stored.
+    Dump,
     /// Of a verification: what is stored is looked up and fetched.
     Fetch,
     /// Of a verification: the archive is applied.

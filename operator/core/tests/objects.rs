@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use common::{checked, manifests};
 use mainstay_core::action::Desired;
 use mainstay_core::backup::BackupId;
+use mainstay_core::backup::manifest::Method;
 use mainstay_core::backup::verify;
 use mainstay_core::backup::wire::{Donor, Task};
 use mainstay_core::build::{BackupStart, Inputs, PodAddress, backup_job, desired_objects, endpoint_slices, verify_job};
@@ -88,6 +89,7 @@ fn job(cluster: &ValidatedCluster) -> Value {
                 port: 33062,
             },
             epoch: 7,
+            method: Method::Physical,
         },
     };
     serde_json::to_value(backup_job(cluster, "mainstay.dev/mainstay:1", &start)).unwrap()

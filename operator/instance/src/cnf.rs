@@ -50,8 +50,9 @@ const COPY: &[&str] = &[
     "ssl_key=",
 ];
 
-/// Arguments of such a server. Without a binlog no transaction can be added to what was copied.
-pub(crate) const COPY_ARGUMENTS: &[&str] = &["--skip-networking", "--skip-log-bin"];
+/// Arguments of such a server. Without a binlog no transaction can be added to what was copied. A value of a dump is NULL when it
+/// is larger than a packet.
+pub(crate) const COPY_ARGUMENTS: &[&str] = &["--skip-networking", "--skip-log-bin", "--max-allowed-packet=1G"];
 
 /// For what a server is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -176,7 +177,7 @@ pub(crate) const INITIALISE: &[&str] = &[
     "--loose-sha256-password-auto-generate-rsa-keys=OFF",
 ];
 
-/// Options of the server on which binlogs are replayed.
+/// Options of the server on which statements are loaded and binlogs are replayed.
 pub(crate) const RECOVER: &[&str] = &[
     "--skip-networking",
     "--skip-log-bin",
@@ -188,6 +189,7 @@ pub(crate) const RECOVER: &[&str] = &[
     "--innodb-flush-log-at-trx-commit=0",
     "--skip-innodb-doublewrite",
     "--sync-relay-log=0",
+    "--max-allowed-packet=1G",
 ];
 
 #[cfg(test)]

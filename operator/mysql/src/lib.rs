@@ -8,6 +8,7 @@
 pub mod accounts;
 pub mod adapter;
 pub mod binlog;
+pub mod dump;
 pub mod error;
 mod notes;
 pub mod port;

@@ -28,6 +28,24 @@ pub fn string(text: &str) -> String {
     quoted
 }
 
+/// Writes a string literal of bytes of UTF-8, or of any other character set in which no other character has bytes of ASCII.
+pub(crate) fn write_bytes(out: &mut Vec<u8>, text: &[u8]) {
+    out.reserve(text.len() + 2);
+    out.push(b'\'');
+    for byte in text {
+        match byte {
+            b'\'' => out.extend_from_slice(b"''"),
+            b'\\' => out.extend_from_slice(b"\\\\"),
+            0 => out.extend_from_slice(b"\\0"),
+            b'\n' => out.extend_from_slice(b"\\n"),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            0x1a => out.extend_from_slice(b"\\Z"),
+            other => out.push(*other),
+        }
+    }
+    out.push(b'\'');
+}
+
 /// An identifier in backticks. MySQL has no identifiers with NUL; one is left out.
 #[must_use]
 pub fn identifier(name: &str) -> String {

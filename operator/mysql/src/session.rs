@@ -28,9 +28,13 @@ const KNOWN: usize = 5;
 /// Between two attempts to have a spare connection.
 const SPARE_PAUSE: Duration = Duration::from_secs(1);
 
+/// The largest packet that is expected of a session, in bytes.
+const PACKET: usize = 64 * 1024 * 1024;
+
 /// Makes connections.
 pub(crate) struct Dialer {
     socket: PathBuf,
+    packet: usize,
     passwords: Mutex<Passwords>,
     /// Rises with every server process: what belongs to a former one is void.
     run: AtomicU64,
@@ -54,8 +58,14 @@ struct Spare {
 
 impl Dialer {
     pub(crate) fn new(socket: PathBuf) -> Self {
+        Self::with_packets(socket, PACKET)
+    }
+
+    /// For sessions whose statements and rows may be as large as this, in bytes.
+    pub(crate) fn with_packets(socket: PathBuf, packet: usize) -> Self {
         Self {
             socket,
+            packet,
             passwords: Mutex::default(),
             run: AtomicU64::new(0),
             spare: tokio::sync::Mutex::default(),
@@ -183,7 +193,7 @@ impl Dialer {
             .user(Some(user))
             .pass(Some(password.expose_secret()))
             // Both are asked of the server otherwise, one more round trip.
-            .max_allowed_packet(Some(64 * 1024 * 1024))
+            .max_allowed_packet(Some(self.packet))
             .wait_timeout(Some(28_800));
         match timeout(CONNECT_LIMIT, Conn::new(opts)).await {
             Ok(Ok(conn)) => Ok(conn),

@@ -49,6 +49,13 @@ impl Version {
         self.major == files.major && self.minor == files.minor && self.patch >= files.patch
     }
 
+    /// Whether statements that a server of another version made can be loaded into this one: of the same series, or a newer
+    /// one.
+    #[must_use]
+    pub const fn can_load(&self, made_by: &Self) -> bool {
+        self.at_least(made_by.major, made_by.minor, 0)
+    }
+
     const fn at_least(&self, major: u32, minor: u32, patch: u32) -> bool {
         if self.major != major {
             return self.major > major;
@@ -135,5 +142,9 @@ mod tests {
         assert!(!version("8.2.0").has_gtid_tags());
         assert!(version("8.3.0").has_gtid_tags());
         assert!(version("9.7.4").has_gtid_tags());
+        assert!(version("9.7.4").can_load(&version("8.0.40")));
+        assert!(version("9.7.4").can_load(&version("9.7.5")));
+        assert!(!version("9.7.4").can_load(&version("9.8.0")));
+        assert!(!version("8.4.9").can_load(&version("9.0.0")));
     }
 }

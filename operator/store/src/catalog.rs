@@ -9,7 +9,7 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use jiff::Timestamp;
 use mainstay_core::GtidSet;
 use mainstay_core::backup::keys::{epoch_of, segments_of};
-use mainstay_core::backup::manifest::{ArchivedThrough, Encryption, ManifestError, Method, Segment, StoredFile};
+use mainstay_core::backup::manifest::{ArchivedThrough, Encryption, ManifestError, Segment, StoredFile};
 use mainstay_core::backup::restore::{self, Archive, Base, Recovery, Refusal, Target};
 use mainstay_core::backup::{
     BackupId, BackupManifest, ClusterIdentity, Folder, InvalidKey, Key, ReignManifest, SegmentIndex,
@@ -375,17 +375,17 @@ impl Catalog {
         }
     }
 
-    /// The backups that a recovery can begin with: copies of files.
+    /// The backups that a recovery can begin with.
     #[must_use]
     pub fn bases(&self) -> Vec<Base> {
-        let physical = |backup: &&StoredBackup| backup.manifest.method == Method::Physical;
         let base = |backup: &StoredBackup| Base {
             id: backup.manifest.id.to_string(),
             executed: backup.manifest.gtid_executed.clone(),
             completed_at: backup.manifest.completed_at,
             complete: backup.complete,
+            method: backup.manifest.method,
         };
-        self.backups.iter().filter(physical).map(base).collect()
+        self.backups.iter().map(base).collect()
     }
 
     /// The archive as a recovery is planned with it.

@@ -350,6 +350,7 @@ mod tests {
             files: Vec::new(),
             encryption: None,
             uncompressed_bytes: 1,
+            data_bytes: None,
         };
         put(store, &cluster.backup_manifest(&id), manifest.to_json().unwrap()).await;
     }

@@ -173,6 +173,7 @@ mod tests {
             bytes,
             total: None,
             rate: None,
+            rows: None,
         }
     }
 

@@ -36,12 +36,13 @@ pub enum ManifestError {
 }
 
 /// How a backup was made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Method {
     /// The files of a stopped data directory, copied from a replica with the CLONE plugin.
+    #[default]
     Physical,
-    /// SQL statements.
+    /// SQL statements, made by such a copy.
     Logical,
 }
 
@@ -112,8 +113,11 @@ pub struct BackupManifest {
     /// With what the files are encrypted; absent when they are not.
     #[serde(default)]
     pub encryption: Option<Encryption>,
-    /// Bytes of all files of the data directory, without the archive's own headers.
+    /// Bytes of all files in the archive, without its own headers: of the data directory, or of statements.
     pub uncompressed_bytes: u64,
+    /// Of a logical backup: bytes of the data directory that was dumped, which is about what loading it needs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data_bytes: Option<u64>,
 }
 
 impl BackupManifest {
@@ -125,6 +129,12 @@ impl BackupManifest {
     /// JSON for people and programs.
     pub fn to_json(&self) -> Result<Vec<u8>, ManifestError> {
         write(self, "the manifest of a backup")
+    }
+
+    /// Bytes that its data takes on a volume, as far as that is known before it is there.
+    #[must_use]
+    pub fn restored_bytes(&self) -> u64 {
+        self.data_bytes.unwrap_or(self.uncompressed_bytes)
     }
 
     /// Bytes that it takes in the store, its manifest not counted.
@@ -327,6 +337,7 @@ mod tests {
                 key_id: "age1xyz".to_owned(),
             }),
             uncompressed_bytes: 40,
+            data_bytes: None,
         }
     }
 
@@ -357,6 +368,19 @@ mod tests {
             BackupManifest::from_json(expected.to_string().as_bytes()).unwrap(),
             manifest()
         );
+    }
+
+    #[test]
+    fn a_logical_backup_says_how_much_it_is_when_it_is_loaded() {
+        let logical = BackupManifest {
+            method: Method::Logical,
+            data_bytes: Some(400),
+            ..manifest()
+        };
+        let json: serde_json::Value = serde_json::from_slice(&logical.to_json().unwrap()).unwrap();
+        assert_eq!((&json["method"], &json["dataBytes"]), (&"logical".into(), &400.into()));
+        assert_eq!(BackupManifest::from_json(json.to_string().as_bytes()).unwrap(), logical);
+        assert_eq!((logical.restored_bytes(), manifest().restored_bytes()), (400, 40));
     }
 
     #[test]

@@ -15,6 +15,7 @@ use jiff::Timestamp;
 use mainstay_api::backup::{BackupMethod, BackupPhase};
 use mainstay_api::{MySQLBackupSpec, MySQLBackupStatus};
 
+use super::manifest::Method;
 use super::retention::{self, Folder, Policies, State, Stored};
 use super::schedule::{Due, Runs, due};
 use super::verify::{self, VerificationStart};
@@ -235,11 +236,6 @@ fn start(
 
 /// What this version does not make, as a reason and a sentence.
 fn unsupported(backup: &BackupSeen) -> Option<(&'static str, &'static str)> {
-    if backup.spec.method.unwrap_or_default() == BackupMethod::Logical {
-        let message =
-            "this version makes no logical backups; create a MySQLBackup without spec.method, or with physical";
-        return Some(("MethodNotSupported", message));
-    }
     backup.spec.store.is_some().then_some((
         "StoreNotSupported",
         "this version stores in the store of the cluster only; create a MySQLBackup without spec.store",
@@ -266,6 +262,10 @@ fn begin(view: &View<'_>, declared: &Declared<'_>, backup: &BackupSeen) -> Resul
                 .primary
                 .as_ref()
                 .map_or(view.rules.epoch, |primary| primary.epoch),
+            method: match backup.spec.method.unwrap_or_default() {
+                BackupMethod::Physical => Method::Physical,
+                BackupMethod::Logical => Method::Logical,
+            },
         },
     })
 }

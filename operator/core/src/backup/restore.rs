@@ -10,6 +10,7 @@ use std::fmt;
 
 use jiff::Timestamp;
 
+use super::manifest::Method;
 use crate::GtidSet;
 use crate::gtid::Gtid;
 pub use history::Faulty;
@@ -26,6 +27,8 @@ pub struct Base {
     pub completed_at: Timestamp,
     /// All of its objects are there.
     pub complete: bool,
+    /// How it was made.
+    pub method: Method,
 }
 
 /// A transaction of a segment.
@@ -197,6 +200,12 @@ pub fn plan(bases: &[Base], archive: &Archive, target: &Target) -> Result<Recove
         let earliest = reach_of(oldest);
         return Err(Refusal::TooEarly { earliest });
     };
+    // Files are there faster than statements are carried out.
+    let as_well = |other: &&&Base| {
+        let same = other.method == Method::Physical && other.executed == base.executed;
+        same && eligible(other)
+    };
+    let base = bases.iter().find(as_well).unwrap_or(base);
     assemble(&history, base, end, target)
 }
 

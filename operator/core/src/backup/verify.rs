@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
-use mainstay_api::backup::{BackupMethod, BackupPhase};
+use mainstay_api::backup::BackupPhase;
 use mainstay_api::backup_status::{VerificationResult, VerificationStatus};
 
 use super::plan::{BackupAction, BackupPlan, BackupSeen, Declared, JobState, START, Seen};
@@ -159,13 +159,9 @@ fn begin(
     })
 }
 
-/// The newest backup that succeeded, of those that a recovery can begin with.
+/// The newest backup that succeeded.
 fn newest(seen: &Seen) -> Option<&BackupSeen> {
-    let usable = |backup: &&BackupSeen| {
-        let status = &backup.status;
-        let physical = status.method.unwrap_or_default() == BackupMethod::Physical;
-        !backup.deleting && physical && status.phase == Some(BackupPhase::Succeeded)
-    };
+    let usable = |backup: &&BackupSeen| !backup.deleting && backup.status.phase == Some(BackupPhase::Succeeded);
     let at = |backup: &&BackupSeen| (backup.status.completed_at.as_ref().map(|at| at.0), backup.name.clone());
     seen.backups.iter().filter(usable).max_by_key(at)
 }

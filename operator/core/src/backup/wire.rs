@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::keys::BackupId;
+use super::manifest::Method;
 use super::plan::StoredBackup;
 
 /// Longest termination message that Kubernetes keeps, in bytes.
@@ -29,6 +30,9 @@ pub struct Task {
     pub donor: Donor,
     /// Epoch of the reign in which it is made.
     pub epoch: u64,
+    /// What is stored: the files of a copy, or statements.
+    #[serde(default)]
+    pub method: Method,
 }
 
 /// The instance that is copied.

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
-use mainstay_api::backup::BackupMethod;
 use mainstay_api::backup_settings::{BackupSchedule, BackupSettings, Retention};
 use mainstay_api::recovery::{Recovery, RecoveryTarget};
 use mainstay_api::store::{SecretEntry, Store};
@@ -97,12 +96,6 @@ fn settings(backup: &BackupSettings, problems: &mut Vec<SpecProblem>) -> Setting
         }
         if let Some(policy) = policy(wish.retention.as_ref(), &format!("{field}.retention"), problems) {
             policies.schedules.insert(wish.name.clone(), policy);
-        }
-        if wish.method == Some(BackupMethod::Logical) {
-            problems.push(SpecProblem::new(
-                format!("{field}.method"),
-                "this version makes no logical backups; use physical, which is the default",
-            ));
         }
         if let Some(schedule) = read(&wish.schedule, wish.time_zone.as_deref(), &field, problems) {
             schedules.insert(wish.name.clone(), with_switches(wish, schedule));

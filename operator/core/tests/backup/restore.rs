@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use jiff::{SignedDuration, Timestamp};
 use mainstay_core::GtidSet;
+use mainstay_core::backup::manifest::Method;
 use mainstay_core::backup::restore::{Archive, Base, Recovery, Refusal, Reign, Segment, Target, Transaction, plan};
 use mainstay_core::gtid::Gtid;
 use proptest::prelude::*;
@@ -26,6 +27,7 @@ fn base(id: &str, executed: &str, completed: i64) -> Base {
         executed: set(executed),
         completed_at: at(completed),
         complete: true,
+        method: Method::Physical,
     }
 }
 
@@ -102,6 +104,26 @@ fn says(result: &Result<Recovery, Refusal>) -> String {
         Ok(recovery) => line(recovery),
         Err(refusal) => short(&refusal.to_string()),
     }
+}
+
+#[test]
+fn files_are_preferred_to_statements_that_hold_the_same() {
+    let logical = |id: &str, executed: &str, completed| Base {
+        method: Method::Logical,
+        ..base(id, executed, completed)
+    };
+    let begins_with = |bases: &[Base], target| plan(bases, &quiet(), &target).unwrap().base;
+    let both = [base("files", "a:1-20", 25), logical("statements", "a:1-20", 31)];
+    assert_eq!(begins_with(&both, Target::Latest), "files");
+    assert_eq!(begins_with(&both, Target::Time(at(40))), "files");
+    // A newer one is better, however it was made.
+    let newer = [base("files", "a:1-20", 25), logical("statements", "a:1-21", 31)];
+    assert_eq!(begins_with(&newer, Target::Latest), "statements");
+    assert_eq!(begins_with(&newer, Target::Gtid(gtid("a:20"))), "files");
+    // Files of which some are gone are none.
+    let mut broken = both.clone();
+    broken[0].complete = false;
+    assert_eq!(begins_with(&broken, Target::Latest), "statements");
 }
 
 #[rstest]
@@ -395,6 +417,7 @@ fn story() -> impl Strategy<Value = Story> {
                 executed: executed(&happened[..held]),
                 completed_at: held.checked_sub(1).map_or(at(0), |held| happened[held].committed_at),
                 complete: true,
+                method: Method::Physical,
             }
         });
         let bases = bases.collect();

@@ -8,6 +8,7 @@ use mainstay_api::backup::{BackupError, BackupMethod, BackupPhase, BackupStep};
 use mainstay_api::backup_status::BackupSummary;
 use mainstay_core::action::Action;
 use mainstay_core::analyse::{ConditionType, ProblemCode, analyse};
+use mainstay_core::backup::manifest::Method;
 use mainstay_core::backup::plan::{
     BackupAction, BackupPlan, BackupSeen, Declared, JobSeen, JobState, Listing, Progress, ScheduleSettings, Seen,
     Settings, StoredBackup, plan,
@@ -70,6 +71,7 @@ fn progress(bytes: u64, minutes: i64) -> JobState {
             bytes,
             total: Some(5_100_000_000),
             rate: Some(210_000_000),
+            rows: None,
         }),
         moved_at: minutes_ago(minutes),
     }
@@ -642,21 +644,68 @@ fn a_job_is_given_everything_that_it_needs_or_is_not_made() {
 }
 
 #[test]
+fn a_logical_backup_is_made_of_a_replica_like_any_other() {
+    for (asked, made) in [
+        (None, Method::Physical),
+        (Some(BackupMethod::Physical), Method::Physical),
+        (Some(BackupMethod::Logical), Method::Logical),
+    ] {
+        let mut now = backup("now", 1);
+        now.spec.method = asked;
+        let plan = planned(&healthy(3), &Settings::default(), &seen(vec![now], vec![]));
+        let [BackupAction::Start(start)] = &plan.actions[..] else {
+            panic!("{:?}", plan.actions)
+        };
+        assert_eq!(
+            (start.task.method, start.task.donor.instance.as_str()),
+            (made, "shop-2")
+        );
+    }
+}
+
+#[test]
+fn a_dump_says_how_many_rows_it_has() {
+    let mut running = in_phase(backup("now", 3), BackupPhase::Running);
+    running.spec.method = Some(BackupMethod::Logical);
+    let state = JobState::Active {
+        progress: Some(Progress {
+            step: BackupStep::Dump,
+            bytes: 2_100_000_000,
+            total: None,
+            rate: Some(61_000_000),
+            rows: Some(10_400_221),
+        }),
+        moved_at: minutes_ago(0),
+    };
+    let plan = planned(
+        &healthy(3),
+        &Settings::default(),
+        &seen(vec![running], vec![job("now", state)]),
+    );
+    let [BackupAction::Report { status, .. }] = &plan.actions[..] else {
+        panic!("{:?}", plan.actions)
+    };
+    assert_eq!(
+        status.message.as_deref(),
+        Some("dumped 2.1 GB with 10400221 rows, 61.0 MB/s")
+    );
+    assert_eq!(status.method, Some(BackupMethod::Logical));
+    assert_eq!(status.progress.unwrap().rows, Some(10_400_221));
+}
+
+#[test]
 fn what_this_version_does_not_make_fails_at_once_and_blocks_nothing() {
-    let mut logical = backup("logical", 3);
-    logical.spec.method = Some(BackupMethod::Logical);
     let mut elsewhere = backup("elsewhere", 2);
     elsewhere.spec.store =
         serde_json::from_value(serde_json::json!({"bucket": "b", "credentialsSecret": {"name": "s"}})).unwrap();
     let said = lines(&planned(
         &healthy(3),
         &Settings::default(),
-        &seen(vec![logical, elsewhere, backup("good", 1)], vec![]),
+        &seen(vec![elsewhere, backup("good", 1)], vec![]),
     ));
     assert_eq!(
         said,
         [
-            "report logical Failed: this version makes no logical backups; create a MySQLBackup without spec.method, or with physical",
             "report elsewhere Failed: this version stores in the store of the cluster only; create a MySQLBackup without spec.store",
             "start good-backup from shop-2",
         ]

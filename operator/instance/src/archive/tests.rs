@@ -375,6 +375,7 @@ async fn store_backup(store: &Memory, executed: &str) {
         files: Vec::new(),
         encryption: None,
         uncompressed_bytes: 0,
+        data_bytes: None,
     };
     let json = manifest.to_json().unwrap().into();
     let key = identity().backup_manifest(&id);

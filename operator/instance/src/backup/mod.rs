@@ -1,8 +1,9 @@
 //! `mainstay instance backup`: the program of a backup's Job (docs/backup.md, "The Job").
 //!
-//! It clones a replica into a temporary server, boots the copy once, stops it cleanly, and streams the data directory to the
-//! store, manifest last. What came of it is the container's termination message, how far it is a page.
+//! It clones a replica into a temporary server, boots the copy once, and either stops it cleanly and streams the data directory
+//! to the store, or dumps it; the manifest comes last. What came of it is the container's termination message, how far it is a page.
 
+mod logical;
 pub(crate) mod page;
 pub(crate) mod progress;
 mod server;
@@ -14,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use mainstay_core::GtidSet;
+use mainstay_core::backup::manifest::Method;
 use mainstay_core::backup::plan::StoredBackup;
 use mainstay_core::backup::wire::{Outcome, Task};
 use mainstay_core::backup::{BackupManifest, Key};
@@ -243,13 +244,16 @@ impl Work<'_> {
         let version = self.servers.version().await?;
         self.servers.clear().await?;
         self.servers.copy(&task.donor).await?;
-        let executed = self.servers.boot().await?;
-        let manifest = self.upload(began, version, executed).await?;
+        let manifest = match task.method {
+            Method::Physical => self.files(began, version).await?,
+            Method::Logical => self.statements(began, version).await?,
+        };
         store::put_manifest(self.store, self.access, &manifest).await?;
         self.stored(&manifest)
     }
 
-    async fn upload(&self, began: Timestamp, version: String, executed: GtidSet) -> Result<BackupManifest, Failure> {
+    async fn files(&self, began: Timestamp, version: String) -> Result<BackupManifest, Failure> {
+        let executed = self.servers.boot().await?;
         let data = self.settings.server.paths.data();
         let task = &self.settings.task;
         let packed = store::upload(self.store, self.access, &task.id, &data, self.course).await?;
@@ -261,8 +265,28 @@ impl Work<'_> {
                 began,
                 version,
                 executed,
+                dumped: None,
             },
         ))
+    }
+
+    async fn statements(&self, began: Timestamp, version: String) -> Result<BackupManifest, Failure> {
+        let task = &self.settings.task;
+        let dump = logical::Dump {
+            store: self.store,
+            access: self.access,
+            id: &task.id,
+            data: &self.settings.server.paths.data(),
+            course: self.course,
+        };
+        let (executed, packed, bytes) = self.servers.boot_and_dump(&dump).await?;
+        let copied = store::Copied {
+            began,
+            version,
+            executed,
+            dumped: Some(bytes),
+        };
+        Ok(store::manifest(task, self.access, packed, copied))
     }
 
     fn stored(&self, manifest: &BackupManifest) -> Result<StoredBackup, Failure> {

@@ -21,6 +21,8 @@ struct State {
     step: BackupStep,
     bytes: u64,
     total: Option<u64>,
+    /// Rows that are in these bytes.
+    rows: Option<u64>,
     /// When something last moved, be it only the server's own writing.
     moved: Instant,
     /// What the server had written then.
@@ -41,6 +43,7 @@ impl State {
             step,
             bytes: 0,
             total,
+            rows: None,
             moved: Instant::now(),
             written: 0,
             samples: VecDeque::new(),
@@ -92,6 +95,12 @@ impl Course {
         state.sample(now);
     }
 
+    /// So many rows, in so many bytes, were dumped.
+    pub(crate) fn dumped(&self, bytes: u64, rows: u64) {
+        self.done(bytes, None);
+        self.lock().rows = Some(rows);
+    }
+
     /// The server has written, or moved, so many bytes so far: a recovery of its own moves nothing else.
     pub(crate) fn written(&self, bytes: u64) {
         let mut state = self.lock();
@@ -110,6 +119,7 @@ impl Course {
             // An estimate of MySQL's that was too low is none.
             total: state.total.map(|total| total.max(state.bytes)),
             rate: state.rate(),
+            rows: state.rows,
         }
     }
 
@@ -119,6 +129,7 @@ impl Course {
             BackupStep::Copy => "the donor was copied",
             BackupStep::Boot => "the copy was started",
             BackupStep::Upload => "it was stored",
+            BackupStep::Dump => "it was dumped",
             BackupStep::Fetch => "what is stored was fetched",
             BackupStep::Replay => "the archive was applied",
             BackupStep::Check => "tables were checked",

@@ -1,7 +1,7 @@
 //! The temporary server: made empty, cloned into, booted once, stopped.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -12,10 +12,13 @@ use mainstay_mysql::accounts::InitFile;
 use mainstay_mysql::adapter::Adapter;
 use mainstay_mysql::state::ServerState;
 use mainstay_mysql::{CloneDonor, Mysql, Version};
+use mainstay_store::archive::Packed;
 use rustix::process::Signal;
+use secrecy::SecretString;
 use tokio::time::{interval, sleep, timeout};
 
 use super::Failure;
+use super::logical::Dump;
 use super::progress::Course;
 use crate::config::Config;
 use crate::copy::copy;
@@ -40,6 +43,30 @@ pub(super) struct Servers {
     course: Arc<Course>,
     /// The one that runs.
     running: Mutex<Option<ChildHandle>>,
+}
+
+/// The copy, while it runs.
+struct Booted {
+    server: Server,
+    mysql: Adapter,
+    executed: GtidSet,
+    password: SecretString,
+}
+
+/// How a copy is reached that is to be dumped.
+pub(super) struct DumpedCopy {
+    pub(super) socket: PathBuf,
+    /// Of the manager's account.
+    pub(super) password: SecretString,
+}
+
+fn boot_failed(what: String) -> Failure {
+    Failure::new(
+        "BootFailed",
+        format!(
+            "the copy does not start, so it is no backup: {what}; look whether its donor would, and make another one"
+        ),
+    )
 }
 
 impl Servers {
@@ -129,15 +156,59 @@ impl Servers {
 
     /// Starts the copy once, lets it forget its donor's channel, and stops it cleanly. What it holds then.
     pub(super) async fn boot(&self) -> Result<GtidSet, Failure> {
-        self.course.begin(BackupStep::Boot, None);
-        let failed = |what: String| {
-            Failure::new(
-                "BootFailed",
-                format!(
-                    "the copy does not start, so it is no backup: {what}; look whether its donor would, and make another one"
-                ),
-            )
+        let Booted {
+            mut server,
+            mysql,
+            executed,
+            ..
+        } = self.start_copy().await?;
+        let failed = boot_failed;
+        let proof = shutdown::make_read_only(&mysql, READ_ONLY).await;
+        if proof.is_none() {
+            return Err(failed("it cannot be made read-only".to_owned()));
+        }
+        mysql.close_connections().await;
+        server.child.signal(Signal::TERM);
+        let stopped = timeout(STOP, server.ended()).await;
+        self.ended();
+        match stopped {
+            Ok((Exit::Code(0), _)) => Ok(executed),
+            Ok((_, reason)) => Err(failed(format!("it did not end cleanly: {reason}"))),
+            Err(_elapsed) => Err(failed(format!("it did not end within {STOP:?}"))),
+        }
+    }
+
+    /// Starts the copy, and has it dumped. What it holds, what was stored, and how many bytes the copy takes, which is not used
+    /// again.
+    pub(super) async fn boot_and_dump(&self, dump: &Dump<'_>) -> Result<(GtidSet, Packed, u64), Failure> {
+        let Booted {
+            mut server,
+            mysql,
+            executed,
+            password,
+        } = self.start_copy().await?;
+        mysql.close_connections().await;
+        let copy = DumpedCopy {
+            socket: self.runner.config.paths.socket(),
+            password,
         };
+        let dumped = tokio::select! {
+            dumped = dump.run(copy) => dumped,
+            (_, reason) = server.ended() => {
+                Err(Failure::new("ServerFailed", format!("the server ended while it was dumped: {reason}")))
+            }
+        };
+        server.child.signal(Signal::KILL);
+        server.ended().await;
+        self.ended();
+        let (packed, bytes) = dumped?;
+        Ok((executed, packed, bytes))
+    }
+
+    /// Starts the copy once, and waits until it has forgotten its donor's channel.
+    async fn start_copy(&self) -> Result<Booted, Failure> {
+        self.course.begin(BackupStep::Boot, None);
+        let failed = boot_failed;
         let data = self.runner.config.paths.data();
         // Those of the empty server.
         blocking("remove auto.cnf", move || remove_file(&data.join("auto.cnf"))).await?;
@@ -148,19 +219,15 @@ impl Servers {
         if state.channel.is_some() {
             return Err(failed("it still knows the source of its donor".to_owned()));
         }
-        let proof = shutdown::make_read_only(&mysql, READ_ONLY).await;
-        if proof.is_none() {
-            return Err(failed("it cannot be made read-only".to_owned()));
-        }
-        mysql.close_connections().await;
-        server.child.signal(Signal::TERM);
-        let stopped = timeout(STOP, server.ended()).await;
-        self.ended();
-        match stopped {
-            Ok((Exit::Code(0), _)) => Ok(state.executed),
-            Ok((_, reason)) => Err(failed(format!("it did not end cleanly: {reason}"))),
-            Err(_elapsed) => Err(failed(format!("it did not end within {STOP:?}"))),
-        }
+        let Some(password) = secrets.credentials.manager else {
+            return Err(failed("nobody can log in".to_owned()));
+        };
+        Ok(Booted {
+            server,
+            mysql,
+            executed: state.executed,
+            password,
+        })
     }
 
     /// Waits until a server answers, for as long as it works on its recovery; else why it ended.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use mainstay_core::GtidSet;
-use mainstay_core::backup::manifest::{FORMAT, ManifestError, Method};
+use mainstay_core::backup::manifest::{FORMAT, ManifestError};
 use mainstay_core::backup::plan::BackupStep;
 use mainstay_core::backup::wire::Task;
 use mainstay_core::backup::{BackupId, BackupManifest, Key};
@@ -100,10 +100,7 @@ pub(super) async fn upload(
     let total = content_size(data, is_left_out).await.map_err(failed)?;
     course.begin(BackupStep::Upload, Some(total));
     let key = access.cluster.backup_data(id, access.recipient.is_some());
-    let sealing = Sealing {
-        recipient: access.recipient.clone(),
-        ..Sealing::default()
-    };
+    let sealing = sealing(access);
     let meter = Meter::default();
     let mut looks = interval(LOOK);
     let storing = store_directory(store, &key, data, is_left_out, &sealing, &meter);
@@ -113,6 +110,14 @@ pub(super) async fn upload(
             stored = &mut storing => return stored.map_err(failed),
             _ = looks.tick() => course.done(meter.bytes(), None),
         }
+    }
+}
+
+/// How everything is stored.
+pub(super) fn sealing(access: &Access) -> Sealing {
+    Sealing {
+        recipient: access.recipient.clone(),
+        ..Sealing::default()
     }
 }
 
@@ -132,13 +137,11 @@ pub(super) struct Copied {
     pub(super) began: Timestamp,
     pub(super) version: String,
     pub(super) executed: GtidSet,
+    /// Of what was dumped: bytes of the data directory.
+    pub(super) dumped: Option<u64>,
 }
 
 pub(super) fn manifest(task: &Task, access: &Access, packed: Packed, copied: Copied) -> BackupManifest {
-    let sealing = Sealing {
-        recipient: access.recipient.clone(),
-        ..Sealing::default()
-    };
     BackupManifest {
         format: FORMAT,
         id: task.id.clone(),
@@ -152,10 +155,11 @@ pub(super) fn manifest(task: &Task, access: &Access, packed: Packed, copied: Cop
         gtid_executed: copied.executed,
         started_at: copied.began,
         completed_at: Timestamp::now(),
-        method: Method::Physical,
+        method: task.method,
         files: vec![packed.file],
-        encryption: sealing.encryption(),
+        encryption: sealing(access).encryption(),
         uncompressed_bytes: packed.content.bytes,
+        data_bytes: copied.dumped,
     }
 }
 

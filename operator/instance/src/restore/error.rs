@@ -21,7 +21,7 @@ pub(crate) enum RestoreError {
     Catalog(#[from] CatalogError),
     /// The backup or a segment cannot be fetched, or is damaged.
     #[error(transparent)]
-    Archive(ArchiveError),
+    Archive(#[from] ArchiveError),
     /// A segment is damaged, or is no binlog.
     #[error("the segment {key} cannot be replayed: {reason}")]
     Segment {
@@ -61,8 +61,7 @@ pub(crate) enum RestoreError {
     },
     /// The image has another server.
     #[error(
-        "the backup {backup} was made by MySQL {made_by}, and the image has MySQL {server}: set spec.image to the same \
-         series, and not to an older version"
+        "the backup {backup} was made by MySQL {made_by}, and the image has MySQL {server}: set spec.image to {wanted}"
     )]
     Version {
         /// Which backup.
@@ -71,6 +70,8 @@ pub(crate) enum RestoreError {
         made_by: String,
         /// Version of the image's server.
         server: String,
+        /// What would serve.
+        wanted: &'static str,
     },
     /// The volume is too small.
     #[error(
@@ -122,6 +123,17 @@ pub(crate) enum RestoreError {
     /// mysqld refused.
     #[error(transparent)]
     Mysql(MysqlError),
+    /// A statement of a logical backup is refused.
+    #[error(
+        "{file} of the backup cannot be loaded: {reason}; a newer series may not take it any more: use an image of the series \
+         that made the backup, or a physical one"
+    )]
+    Load {
+        /// Which file.
+        file: String,
+        /// What the server says.
+        reason: String,
+    },
     /// The applier stopped.
     #[error("the server cannot replay the archive: {reason}")]
     Applier {
@@ -188,6 +200,7 @@ impl RestoreError {
             Self::Space { .. } | Self::Full { .. } => "NoRoom",
             Self::NoPassword | Self::Run(_) | Self::Mysql(_) => "ServerFailed",
             Self::Ended { .. } => "ServerEnded",
+            Self::Load { .. } => "LoadFailed",
             Self::Applier { .. } => "ReplayFailed",
             Self::Mismatch { .. } => "Mismatch",
             Self::NotNewest { .. } => "NotNewest",
@@ -216,6 +229,7 @@ impl RestoreError {
             | Self::Version { .. }
             | Self::Space { .. }
             | Self::Full { .. }
+            | Self::Load { .. }
             | Self::Applier { .. }
             | Self::NotNewest { .. }
             | Self::Check { .. }

@@ -35,6 +35,26 @@ pub(super) struct Isolated {
 }
 
 impl Isolated {
+    /// Makes an empty data directory. `time_zones` are loaded into it.
+    pub(super) async fn initialise(&self, restore: &Restore, time_zones: Option<&str>) -> Result<(), RestoreError> {
+        let runner = &restore.runner;
+        let started = runner.initialise(&restore.directory, &restore.secrets, time_zones);
+        *self.process.lock().await = Some(started.map_err(RestoreError::Run)?);
+        *self.runner.lock().await = Some(runner.clone());
+        let mut process = self.process.lock().await;
+        let Some(server) = process.as_mut() else { return Ok(()) };
+        let (exit, reason) = server.ended().await;
+        *process = None;
+        runner.remove_init_file();
+        match exit {
+            Exit::Code(0) => Ok(()),
+            _ => Err(RestoreError::Ended {
+                during: "an empty data directory was being made",
+                reason,
+            }),
+        }
+    }
+
     /// Starts it, and waits until it answers: crash recovery of a large server takes as long as it takes.
     pub(super) async fn start(&self, restore: &Restore, password: SecretString) -> Result<(), RestoreError> {
         let runner = &restore.runner;
@@ -61,7 +81,7 @@ impl Isolated {
     }
 
     /// Does something with it, and notices when it ends meanwhile.
-    async fn with<T>(
+    pub(super) async fn with<T>(
         &self,
         during: &'static str,
         work: impl Future<Output = Result<T, RestoreError>>,

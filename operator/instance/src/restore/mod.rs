@@ -7,6 +7,7 @@
 
 mod error;
 mod isolated;
+mod load;
 mod relay;
 mod replay;
 mod stage;
@@ -18,6 +19,8 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use mainstay_core::GtidSet;
+use mainstay_core::backup::BackupId;
+use mainstay_core::backup::manifest::Method;
 use mainstay_core::observed::Recovered;
 use mainstay_mysql::Version;
 use mainstay_store::archive::{PrivateKey, load_directory};
@@ -92,7 +95,7 @@ impl Restore {
     }
 
     async fn make(&self, order: &RecoveryOrder, server: &Isolated) -> Result<Recovered, RestoreError> {
-        let (plan, _unreadable) = self.plan(order).await?;
+        let (plan, _unreadable) = self.plan(order, None).await?;
         self.rebuild(&plan, server).await?;
         self.finish(server, &plan.plan.reaches).await?;
         let volume = self.directory.clone();
@@ -107,8 +110,13 @@ impl Restore {
         })
     }
 
-    /// Plans it, and proves that everything it needs is there; also the backups that cannot be read, and why.
-    async fn plan(&self, order: &RecoveryOrder) -> Result<(PlannedRecovery, Vec<String>), RestoreError> {
+    /// Plans it, and proves that everything it needs is there; also the backups that cannot be read, and why. It begins with the
+    /// backup `newest` or a later one if it can, although an older one may serve as well.
+    async fn plan(
+        &self,
+        order: &RecoveryOrder,
+        newest: Option<&BackupId>,
+    ) -> Result<(PlannedRecovery, Vec<String>), RestoreError> {
         self.clear(&[&self.scratch, &self.directory]).await?;
         (self.tell)(Stage::Reading);
         let source = catalog::find(self.store.as_ref(), &order.source).await?;
@@ -116,7 +124,16 @@ impl Restore {
         for problem in &catalog.unreadable {
             tracing::warn!(problem, "a backup cannot be used");
         }
-        let plan = catalog.plan(self.store.as_ref(), &order.target, &self.keys).await?;
+        let (store, keys) = (self.store.as_ref(), self.keys.as_slice());
+        if let Some(newest) = newest {
+            let mut recent = catalog.clone();
+            // Names begin with the time.
+            recent.backups.retain(|backup| backup.manifest.id >= *newest);
+            if let Ok(plan) = recent.plan(store, &order.target, keys).await {
+                return Ok((plan, catalog.unreadable));
+            }
+        }
+        let plan = catalog.plan(store, &order.target, keys).await?;
         Ok((plan, catalog.unreadable))
     }
 
@@ -128,8 +145,14 @@ impl Restore {
             segments = plan.steps.iter().map(|step| step.segments.len()).sum::<usize>(),
             "recovering"
         );
-        self.copy(plan).await?;
-        self.start(server, &plan.base.gtid_executed).await?;
+        match plan.base.method {
+            Method::Physical => {
+                self.copy(plan).await?;
+                self.start(server).await?;
+            }
+            Method::Logical => self.load(plan, server).await?,
+        }
+        self.prove_base(server, &plan.base.gtid_executed).await?;
         replay::Replay::new(self, server, plan).run().await
     }
 
@@ -165,22 +188,31 @@ impl Restore {
             backup: base.id.to_string(),
             what: format!("the version {:?}", base.mysql_version),
         })?;
-        if !self.version.can_start_on(&files) {
+        let (serves, wanted) = match base.method {
+            Method::Physical => (
+                self.version.can_start_on(&files),
+                "the same series, and not to an older version",
+            ),
+            Method::Logical => (self.version.can_load(&files), "the same series, or a newer one"),
+        };
+        if !serves {
             return Err(RestoreError::Version {
                 backup: base.id.to_string(),
                 made_by: files.to_string(),
                 server: self.version.to_string(),
+                wanted,
             });
         }
         let volume = self.directory.parent().unwrap_or(&self.directory);
         let space = disk::space(volume).map_err(RestoreError::volume("look at the volume"))?;
         let replayed = replay::space(plan);
-        let needed = base.uncompressed_bytes.saturating_add(replayed).saturating_add(SPARE);
+        let data = base.restored_bytes();
+        let needed = data.saturating_add(replayed).saturating_add(SPARE);
         if space.free < needed {
             return Err(RestoreError::Space {
                 free: space.free / MIB,
                 needed: needed / MIB,
-                data: base.uncompressed_bytes / MIB,
+                data: data / MIB,
                 replayed: replayed / MIB,
                 field: self.size_field(),
             });
@@ -207,12 +239,7 @@ impl Restore {
             content = fetched => content.map_err(RestoreError::Archive)?,
             () = told => return Ok(()),
         };
-        if content.bytes != plan.base.uncompressed_bytes {
-            return Err(RestoreError::Unknown {
-                backup: plan.base.id.to_string(),
-                what: format!("{} bytes instead of {}", content.bytes, plan.base.uncompressed_bytes),
-            });
-        }
+        prove_size(plan, content.bytes)?;
         let directory = self.directory.clone();
         self.blocking("remove what belongs to another server", move || {
             remove_foreign(&directory)
@@ -241,13 +268,17 @@ impl Restore {
         }
     }
 
-    /// Starts a server on the files, without network, and proves that they hold what their manifest says.
-    async fn start(&self, server: &Isolated, expected: &GtidSet) -> Result<(), RestoreError> {
+    /// Starts a server on the files, without network.
+    async fn start(&self, server: &Isolated) -> Result<(), RestoreError> {
         (self.tell)(Stage::Starting);
         let Some(password) = self.secrets.credentials.manager.clone() else {
             return Err(RestoreError::NoPassword);
         };
-        server.start(self, password).await?;
+        server.start(self, password).await
+    }
+
+    /// What is there holds what its manifest says.
+    async fn prove_base(&self, server: &Isolated, expected: &GtidSet) -> Result<(), RestoreError> {
         let executed = server.executed().await?;
         if executed != *expected {
             return Err(RestoreError::Mismatch {
@@ -299,6 +330,18 @@ impl Restore {
         let done = done.unwrap_or_else(|error| Err(std::io::Error::other(error.to_string())));
         done.map_err(RestoreError::volume(what))
     }
+}
+
+/// It was all of the backup.
+fn prove_size(plan: &PlannedRecovery, bytes: u64) -> Result<(), RestoreError> {
+    let expected = plan.base.uncompressed_bytes;
+    if bytes == expected {
+        return Ok(());
+    }
+    Err(RestoreError::Unknown {
+        backup: plan.base.id.to_string(),
+        what: format!("{bytes} bytes instead of {expected}"),
+    })
 }
 
 fn make_private(directory: &Path) -> std::io::Result<()> {

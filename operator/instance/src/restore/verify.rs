@@ -63,7 +63,7 @@ impl Restore {
     }
 
     async fn prove(&self, order: &RecoveryOrder, newest: &BackupId, server: &Isolated) -> Result<Proof, RestoreError> {
-        let (plan, unreadable) = self.plan(order).await?;
+        let (plan, unreadable) = self.plan(order, Some(newest)).await?;
         // Names begin with the time.
         if plan.base.id < *newest {
             let unreadable: Vec<String> = unreadable.iter().map(|problem| format!("; {problem}")).collect();

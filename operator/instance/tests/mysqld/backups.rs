@@ -126,7 +126,7 @@ pub(crate) fn stored(outcome: Outcome) -> StoredBackup {
     }
 }
 
-fn failed(outcome: Outcome) -> (String, String) {
+pub(crate) fn failed(outcome: Outcome) -> (String, String) {
     match outcome {
         Outcome::Failed { reason, message } => (reason, message),
         Outcome::Stored(stored) => panic!("{stored:?}"),

@@ -23,6 +23,7 @@ mod fences;
 mod frozen;
 mod healing;
 mod life;
+mod logical;
 mod points;
 mod questions;
 mod refills;

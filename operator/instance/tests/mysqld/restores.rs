@@ -26,12 +26,12 @@ pub(crate) struct Point {
     pub(crate) gtid: Gtid,
     /// When its last transaction was committed, as its binlog says.
     pub(crate) at: Timestamp,
-    content: Content,
+    pub(crate) content: Content,
 }
 
 /// A single primary whose life is noted transaction by transaction.
 pub(crate) struct Source {
-    cluster: Cluster,
+    pub(crate) cluster: Cluster,
     pub(crate) uuid: String,
     pub(crate) points: Vec<Point>,
 }

@@ -20,13 +20,13 @@ use crate::support::store::Stored;
 use crate::support::{Node, free_port, show_logs, write};
 
 /// The pod of a Job: the access to the store, the keys, and the cluster's my.cnf.
-struct Pod {
+pub(crate) struct Pod {
     files: tempfile::TempDir,
     settings: Settings,
 }
 
 impl Pod {
-    fn new(node: &Node, stored: &Stored, newest: &BackupId, keys: &[PrivateKey]) -> Self {
+    pub(crate) fn new(node: &Node, stored: &Stored, newest: &BackupId, keys: &[PrivateKey]) -> Self {
         let files = tempfile::tempdir_in(crate::support::fast_directory()).unwrap();
         let root = files.path();
         let config = &node.config;
@@ -54,13 +54,13 @@ impl Pod {
         Self { files, settings }
     }
 
-    async fn outcome(&self) -> Outcome {
+    pub(crate) async fn outcome(&self) -> Outcome {
         let outcome = verify(self.settings.clone(), std::future::pending()).await;
         self.leaves_nothing();
         outcome
     }
 
-    async fn fails(&self) -> (String, String) {
+    pub(crate) async fn fails(&self) -> (String, String) {
         match self.outcome().await {
             Outcome::Failed { reason, message } => {
                 println!("{reason}: {message}");
@@ -87,7 +87,7 @@ impl Pod {
     }
 }
 
-fn verified(outcome: Outcome) -> Verified {
+pub(crate) fn verified(outcome: Outcome) -> Verified {
     match outcome {
         Outcome::Verified(verified) => *verified,
         Outcome::Failed { reason, message } => panic!("{reason}: {message}"),

@@ -6,7 +6,7 @@ use clap::Args;
 use jiff::Timestamp;
 use kube::api::{ObjectMeta, PostParams};
 use kube::{Api, Client};
-use mainstay_api::backup::BackupPhase;
+use mainstay_api::backup::{BackupMethod, BackupPhase};
 use mainstay_api::{MySQLBackup, MySQLBackupSpec, MySQLBackupStatus, MySQLCluster};
 use mainstay_core::names::MAX_BACKUP_NAME;
 
@@ -24,6 +24,9 @@ pub(crate) struct BackupArgs {
     /// Name of the MySQLBackup; default: the cluster's and the time.
     #[arg(long)]
     name: Option<String>,
+    /// `physical` (the server's files; default) or `logical` (SQL statements).
+    #[arg(long, value_parser = method, value_name = "METHOD")]
+    method: Option<BackupMethod>,
     /// Wait until it is stored, and show how far it is.
     #[arg(short, long)]
     wait: bool,
@@ -45,7 +48,7 @@ pub(crate) async fn backup(args: &BackupArgs) -> Result<String, PluginError> {
     if let Some(why) = refusal(&cluster) {
         return Err(PluginError::RequestRefused(why));
     }
-    create(&client, &namespace, &args.cluster, &name).await?;
+    create(&client, &namespace, args, &name).await?;
     if args.wait {
         follow(&client, &namespace, &name, args).await
     } else {
@@ -63,6 +66,12 @@ fn default_name(cluster: &str, now: Timestamp) -> String {
     format!("{cluster}{end}")
 }
 
+fn method(word: &str) -> Result<BackupMethod, String> {
+    let methods = [BackupMethod::Physical, BackupMethod::Logical];
+    let found = methods.into_iter().find(|method| method.as_str() == word);
+    found.ok_or_else(|| "write physical or logical".to_owned())
+}
+
 /// What would keep it from ever being made.
 fn refusal(cluster: &MySQLCluster) -> Option<String> {
     cluster.spec.backup.is_none().then(|| {
@@ -70,15 +79,15 @@ fn refusal(cluster: &MySQLCluster) -> Option<String> {
     })
 }
 
-async fn create(client: &Client, namespace: &str, cluster: &str, name: &str) -> Result<(), PluginError> {
+async fn create(client: &Client, namespace: &str, args: &BackupArgs, name: &str) -> Result<(), PluginError> {
     let backup = MySQLBackup {
         metadata: ObjectMeta {
             name: Some(name.to_owned()),
             ..ObjectMeta::default()
         },
         spec: MySQLBackupSpec {
-            cluster: cluster.to_owned(),
-            method: None,
+            cluster: args.cluster.clone(),
+            method: args.method,
             store: None,
             schedule: None,
             scheduled_at: None,
@@ -170,6 +179,13 @@ mod tests {
 
     fn status(value: serde_json::Value) -> MySQLBackupStatus {
         serde_json::from_value(value).unwrap()
+    }
+
+    #[test]
+    fn a_method_is_a_word() {
+        assert_eq!(method("logical"), Ok(BackupMethod::Logical));
+        assert_eq!(method("physical"), Ok(BackupMethod::Physical));
+        assert!(method("Logical").is_err());
     }
 
     #[test]

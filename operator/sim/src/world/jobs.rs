@@ -10,7 +10,7 @@ use futures::FutureExt as _;
 use k8s_openapi::api::core::v1::Secret;
 use mainstay_controller::Pages;
 use mainstay_core::backup::BackupManifest;
-use mainstay_core::backup::manifest::{FORMAT, Method, StoredFile};
+use mainstay_core::backup::manifest::{FORMAT, StoredFile};
 use mainstay_core::backup::plan::{BackupStep, Progress, StoredBackup};
 use mainstay_core::backup::verify;
 use mainstay_core::backup::wire::{Outcome, Task};
@@ -82,6 +82,7 @@ impl Pages for SimPages {
                 bytes,
                 total: Some(SIZE),
                 rate: None,
+                rows: None,
             })
         })
     }
@@ -314,7 +315,7 @@ impl Inner {
             gtid_executed: data.executed.clone(),
             started_at: now,
             completed_at: now,
-            method: Method::Physical,
+            method: task.method,
             files: vec![StoredFile {
                 name: "data.tar.zst".to_owned(),
                 size: SIZE / 2,
@@ -322,6 +323,7 @@ impl Inner {
             }],
             encryption: None,
             uncompressed_bytes: SIZE,
+            data_bytes: None,
         };
         let json = manifest.to_json().map_err(|error| error.to_string())?;
         let objects = [

@@ -1,10 +1,11 @@
-//! A directory as a stream, and back: tar, then zstd, then age if a key is given.
+//! A directory, or files as they are made, as a stream, and back: tar, then zstd, then age if a key is given.
 //!
 //! Everything runs with bounded memory and at the pace of the slower side. SHA-256 and size are those of the bytes as
 //! stored; a reader compares them with the manifest's at the end, and gives an error instead of the end if they differ.
 //! So does age for each 64 KiB, and zstd for the content. `docs/backup-format.md` describes the same for people.
 
 mod error;
+mod files;
 mod key;
 mod seal;
 mod tally;
@@ -18,6 +19,7 @@ use mainstay_core::backup::{Folder, Key};
 use tokio::task::JoinSet;
 
 pub use error::ArchiveError;
+pub use files::{Make, Packer, Take, load_files, store_files};
 pub use key::{PrivateKey, Recipient};
 pub use seal::{Sealer, Sealing, open, open_bytes, seal_bytes};
 pub use tally::Tally;
@@ -72,14 +74,18 @@ pub async fn store_directory(
         (Err(ArchiveError::Sink { .. }) | Ok(_), Err(error)) => return Err(ArchiveError::Store(error)),
         (Err(error), _) => return Err(error),
     };
-    Ok(Packed {
+    Ok(described(key, content, tally))
+}
+
+fn described(key: &Key, content: Content, tally: Tally) -> Packed {
+    Packed {
         content,
         file: StoredFile {
             name: key.file_name().to_owned(),
             size: tally.bytes,
             sha256: tally.sha256,
         },
-    })
+    }
 }
 
 /// Restores a directory from an object of a folder, into an empty directory. On an error what is in the directory must not

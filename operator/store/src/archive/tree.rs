@@ -21,7 +21,7 @@ use crate::port::Body;
 const BUFFER: usize = 1024 * 1024;
 
 /// Permissions of files and directories, as mysqld makes them.
-const FILE_MODE: u32 = 0o640;
+pub(super) const FILE_MODE: u32 = 0o640;
 const DIRECTORY_MODE: u32 = 0o750;
 
 /// Whether what stands at that path, relative to the directory, is left out, with all that is in it.

@@ -1,6 +1,6 @@
 use std::ops::RangeInclusive;
 
-use mainstay_core::backup::manifest::{ArchivedTransaction, FORMAT, Scheme};
+use mainstay_core::backup::manifest::{ArchivedTransaction, FORMAT, Method, Scheme};
 use mainstay_core::gtid::Gtid;
 
 use super::*;
@@ -94,6 +94,7 @@ impl Bench {
             }],
             encryption: None,
             uncompressed_bytes: 1000,
+            data_bytes: None,
         }
     }
 

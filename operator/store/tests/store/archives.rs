@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use mainstay_store::archive::{
-    ArchiveError, Meter, PrivateKey, Sealer, Sealing, Tally, content_size, load_directory, open, open_bytes, pack,
-    seal_bytes, store_directory, unpack,
+    ArchiveError, Make, Meter, Packer, PrivateKey, Sealer, Sealing, Take, Tally, content_size, load_directory,
+    load_files, open, open_bytes, pack, seal_bytes, store_directory, store_files, unpack,
 };
 use mainstay_store::backup::manifest::StoredFile;
 use mainstay_store::backup::{BackupId, ClusterIdentity, Key};
@@ -119,6 +119,133 @@ async fn what_is_stored_comes_back() {
     round_trip(&Memory::new(), &Sealing::default(), None).await;
     let key = PrivateKey::generate();
     round_trip(&Memory::new(), &for_key(&key), Some(&key)).await;
+}
+
+/// Files as they are made: name and parts; and an error behind them, if there is one.
+struct Made {
+    files: Vec<(String, Vec<Vec<u8>>)>,
+    fails: bool,
+}
+
+impl Made {
+    fn of(files: u8) -> Self {
+        let parts = |number: u8| (0..number).map(move |part| Noise::bytes(number.into(), 40_000 + usize::from(part)));
+        Self {
+            files: (1..=files)
+                .map(|number| (format!("{number}.sql"), parts(number).collect()))
+                .collect(),
+            fails: false,
+        }
+    }
+}
+
+fn refused(reason: String) -> ArchiveError {
+    ArchiveError::Key { reason }
+}
+
+impl Make for Made {
+    type Error = ArchiveError;
+
+    async fn fill(&mut self, packer: &mut Packer) -> Result<(), ArchiveError> {
+        for (name, parts) in &self.files {
+            packer.add(name, parts).await?;
+        }
+        if self.fails {
+            Err(refused("the server ended".to_owned()))
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// Takes files, but for those of this name.
+#[derive(Default)]
+struct Taken {
+    files: Vec<(String, Vec<u8>)>,
+    refuses: Option<&'static str>,
+}
+
+impl Take for Taken {
+    type Error = ArchiveError;
+
+    async fn take(&mut self, name: String, content: Vec<u8>) -> Result<(), ArchiveError> {
+        if self.refuses == Some(name.as_str()) {
+            return Err(refused(format!("{name} is refused")));
+        }
+        self.files.push((name, content));
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn files_that_are_made_one_by_one_come_back_one_by_one() {
+    let (store, key) = (Memory::new(), PrivateKey::generate());
+    let (object, folder) = (data(true), cluster().backup(&id()));
+    let packed = store_files(&store, &object, &for_key(&key), 1 << 20, &mut Made::of(9)).await;
+    let packed = packed.unwrap();
+    assert_eq!(packed.content.files, 9);
+    let mut taken = Taken::default();
+    let loaded = load_files(&store, &folder, &packed.file, Some(&key), 1 << 20, &mut taken);
+    assert_eq!(loaded.await.unwrap(), packed.content);
+    let expected = Made::of(9)
+        .files
+        .into_iter()
+        .map(|(name, parts)| (name, parts.concat()));
+    assert!(taken.files == expected.collect::<Vec<_>>());
+
+    // A file that is larger than there can be one.
+    let large = load_files(&store, &folder, &packed.file, Some(&key), 1000, &mut taken).await;
+    assert!(matches!(large, Err(ArchiveError::Suspicious { .. })), "{large:?}");
+}
+
+/// What is made of a damaged archive may be refused before the damage is found: that is not the reason.
+#[tokio::test]
+async fn whoever_refuses_a_file_is_told_of_damage_first() {
+    let store = Memory::new();
+    let (object, folder) = (data(false), cluster().backup(&id()));
+    let packed = store_files(&store, &object, &Sealing::default(), 1 << 20, &mut Made::of(3)).await;
+    let mut file = packed.unwrap().file;
+    let mut taken = Taken {
+        refuses: Some("2.sql"),
+        ..Taken::default()
+    };
+    let refused = load_files(&store, &folder, &file, None, 2 << 20, &mut taken).await;
+    assert!(
+        matches!(&refused, Err(ArchiveError::Key { reason }) if reason == "2.sql is refused"),
+        "{refused:?}"
+    );
+    assert_eq!(taken.files.len(), 1);
+    file.sha256 = "00".repeat(32);
+    let damaged = load_files(&store, &folder, &file, None, 2 << 20, &mut taken).await;
+    assert!(matches!(damaged, Err(ArchiveError::Damaged { .. })), "{damaged:?}");
+}
+
+#[tokio::test]
+async fn of_files_nothing_is_stored_when_one_cannot_be_made() {
+    let store = Memory::new();
+    let object = data(false);
+    let mut made = Made {
+        fails: true,
+        ..Made::of(9)
+    };
+    let failed = store_files(&store, &object, &Sealing::default(), 1 << 20, &mut made).await;
+    let failed = failed.unwrap_err();
+    assert!(
+        matches!(&failed, ArchiveError::Key { reason } if reason == "the server ended"),
+        "{failed}"
+    );
+    assert!(store.head(&object).await.is_err());
+    // A store that takes nothing is the reason, too, and whoever makes the files ends.
+    made.fails = false;
+    store_files(&store, &object, &Sealing::default(), 1 << 20, &mut made)
+        .await
+        .unwrap();
+    let exists = store_files(&store, &object, &Sealing::default(), 1 << 20, &mut made).await;
+    let exists = exists.unwrap_err();
+    assert!(
+        matches!(exists, ArchiveError::Store(StoreError::AlreadyExists { .. })),
+        "{exists}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

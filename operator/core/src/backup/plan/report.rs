@@ -30,6 +30,9 @@ pub struct Progress {
     pub total: Option<u64>,
     /// Of these in a second.
     pub rate: Option<u64>,
+    /// Of a dump: rows that are in these bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rows: Option<u64>,
 }
 
 /// What the manifest of a backup says.
@@ -175,6 +178,7 @@ fn moving(backup: &BackupSeen, job: &JobSeen, progress: Progress) -> MySQLBackup
             bytes: signed(progress.bytes),
             total_bytes: progress.total.map(signed),
             bytes_per_second: progress.rate.map(signed),
+            rows: progress.rows.map(signed),
         }),
         ..status
     }
@@ -232,17 +236,19 @@ fn sentence(progress: Progress) -> String {
         BackupStep::Copy => "copied",
         BackupStep::Boot => return "the copy is started once".to_owned(),
         BackupStep::Upload => "stored",
+        BackupStep::Dump => "dumped",
         // Of a verification, which is no MySQLBackup.
         BackupStep::Fetch | BackupStep::Replay | BackupStep::Check => "did",
     };
     let of = progress.total.map(|total| format!(" of {}", bytes(total)));
+    let rows = progress.rows.map(|rows| format!(" with {rows} rows"));
     let rate = progress.rate.filter(|rate| *rate > 0);
     let speed = rate.map(|rate| format!(", {}/s", bytes(rate)));
     let left = progress.total.zip(rate).map(|(total, rate)| {
         let seconds = total.saturating_sub(progress.bytes).div_ceil(rate);
         format!(", {seconds} s left")
     });
-    let parts = [of, speed, left].map(Option::unwrap_or_default);
+    let parts = [of, rows, speed, left].map(Option::unwrap_or_default);
     format!("{done} {}{}", bytes(progress.bytes), parts.concat())
 }
 

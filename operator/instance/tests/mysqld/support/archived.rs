@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use mainstay_core::GtidSet;
 use mainstay_core::backup::keys::{epoch_of, segments_of};
-use mainstay_core::backup::manifest::{ReignManifest, Segment, SegmentIndex};
+use mainstay_core::backup::manifest::{Method, ReignManifest, Segment, SegmentIndex};
 use mainstay_core::backup::restore::{Archive, Base, Recovery, Refusal, Target, plan};
 use mainstay_core::backup::{ClusterIdentity, Key};
 use mainstay_mysql::binlog::{Found, Scanner};
@@ -58,6 +58,7 @@ impl Archived {
             executed: base.clone(),
             completed_at: Timestamp::UNIX_EPOCH,
             complete: true,
+            method: Method::Physical,
         };
         plan(&[base], &self.archive, &Target::Latest)
     }

@@ -30,6 +30,7 @@ pub(crate) mod apiserver;
 pub(crate) mod archived;
 pub(crate) mod content;
 pub(crate) mod disk;
+pub(crate) mod everything;
 mod files;
 mod node;
 pub(crate) mod pod;

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mainstay_core::backup::BackupId;
+use mainstay_core::backup::manifest::Method;
 use mainstay_core::backup::plan::BackupStep;
 use mainstay_core::backup::wire::{Donor, Task};
 use mainstay_instance::backup::{Settings, read_page, temporary};
@@ -47,6 +48,7 @@ impl Pod {
                 port: node.ports.admin,
             },
             epoch: cluster.epoch,
+            method: Method::Physical,
         };
         let mut settings = settings(root, &node.paths.config_file, task, free_port());
         settings.server.programs = node.programs.clone();

@@ -203,6 +203,7 @@ impl Stored {
             files: vec![packed.file],
             encryption: self.sealing().encryption(),
             uncompressed_bytes: packed.content.bytes,
+            data_bytes: None,
         };
         self.put_manifest(&manifest).await;
         id

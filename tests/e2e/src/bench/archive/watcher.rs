@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use mainstay_core::GtidSet;
 use mainstay_core::backup::ClusterIdentity;
 use mainstay_core::backup::keys::{epoch_of, segments_of};
-use mainstay_core::backup::manifest::{ReignManifest, SegmentIndex};
+use mainstay_core::backup::manifest::{Method, ReignManifest, SegmentIndex};
 use mainstay_core::backup::restore::{self, Archive, Base, Recovery, Refusal, Target};
 use mainstay_store::{Entry, Listing, Store, StoreError};
 use tokio::sync::watch;
@@ -80,6 +80,7 @@ impl Watched {
             executed: GtidSet::new(),
             completed_at: Timestamp::UNIX_EPOCH,
             complete: true,
+            method: Method::Physical,
         };
         restore::plan(&[base], &archive, &Target::Latest)
     }
