@@ -75,13 +75,13 @@ these rules. `delete` never stands without a uid as precondition in the code.
   resources: [jobs]
   verbs: [get, list, watch, create, delete]
 # Pods are made by the StatefulSet; the operator deletes outdated ones, one at a time, and labels them with their role.
-# Claims are only looked at.
 - apiGroups: [""]
   resources: [pods]
   verbs: [list, watch, patch, delete]
+# Claims are made by the StatefulSet; the operator asks for more room, and deletes the one of a volume that was given up.
 - apiGroups: [""]
   resources: [persistentvolumeclaims]
-  verbs: [list, watch]
+  verbs: [list, watch, patch, delete]
 # Warnings of Kubernetes about the cluster's pods and claims are read, its own events are written.
 - apiGroups: [""]
   resources: [events]

@@ -132,6 +132,10 @@ pub struct MySQLClusterSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failover: Option<Failover>,
 
+    /// What is replaced by itself when it does not come back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub healing: Option<Healing>,
+
     /// Overlay (PodTemplateSpec) merged over the pod template that Mainstay builds; containers are merged by name
     /// (`mysql`). Use it for scheduling, security contexts, sidecars, annotations.
     #[schemars(schema_with = "crate::schema::pod_template")]
@@ -192,9 +196,13 @@ pub enum Variable {
 #[x_kube(validation = Rule::new("has(self.storageClassName) == has(oldSelf.storageClassName) && (!has(self.storageClassName) || self.storageClassName == oldSelf.storageClassName)")
     .field_path(".storageClassName")
     .message("cannot be added, changed or removed after creation: claims keep their class"))]
+#[x_kube(validation = Rule::new("!has(self.maxSize) || !isQuantity(string(self.maxSize)) || !isQuantity(string(self.size)) || quantity(string(self.maxSize)).compareTo(quantity(string(self.size))) >= 0")
+    .field_path(".maxSize")
+    .message("less than size; raise it, or remove it if volumes shall not grow by themselves"))]
 #[serde(rename_all = "camelCase")]
 pub struct Storage {
-    /// Size of each claim, for example `20Gi`; at least 1Gi, at most 256Ti. It cannot be changed after creation.
+    /// Size of each claim, for example `20Gi`; at least 1Gi, at most 256Ti. It can be raised later, if the StorageClass can
+    /// expand volumes, and never lowered.
     #[schemars(schema_with = "crate::schema::quantity")]
     #[x_kube(validation = Rule::new("!isQuantity(string(self)) || quantity(string(self)).compareTo(quantity('1Gi')) >= 0")
         .message("at least 1Gi, which holds the redo log, the relay logs and the binlogs of an empty server"))]
@@ -202,9 +210,15 @@ pub struct Storage {
         .message("at most 256Ti, which is more than any volume holds: is the unit the right one?"))]
     #[x_kube(validation = Rule::new("quantity(string(self)).compareTo(quantity(string(oldSelf))) >= 0")
         .message("a volume cannot shrink; create a new cluster of the smaller size and move the data"))]
-    #[x_kube(validation = Rule::new("quantity(string(self)).compareTo(quantity(string(oldSelf))) <= 0")
-        .message("this version does not grow volumes; keep the size with which the cluster was created"))]
     pub size: Quantity,
+
+    /// Up to this size a volume grows by itself, by a fifth and at least 1Gi at a time, when it is used to 80 %; unset: it does
+    /// not. The StorageClass must be able to expand volumes.
+    #[schemars(schema_with = "crate::schema::quantity")]
+    #[x_kube(validation = Rule::new("!isQuantity(string(self)) || quantity(string(self)).compareTo(quantity('256Ti')) <= 0")
+        .message("at most 256Ti, which is more than any volume holds: is the unit the right one?"))]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_size: Option<Quantity>,
 
     /// StorageClass of the claims; unset: the default class. Immutable.
     #[schemars(length(min = 1, max = 253))]
@@ -374,6 +388,34 @@ pub enum FormerData {
     #[default]
     Delete,
     /// It stays on the volume until the next rebuild.
+    Keep,
+}
+
+/// What is replaced by itself when it does not come back. Only ever an instance that is neither the primary nor, any more, a
+/// member: everything that was acknowledged is shown to be elsewhere first.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Healing {
+    /// After so many starts of mysqld in a row that failed because of what is in the data directory, it is replaced by a clone
+    /// of another instance; default 3.
+    #[schemars(range(min = 1, max = 20))]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed_starts: Option<i32>,
+    /// Whether a volume that is lost, answers with errors, or is full and cannot be helped is replaced: `Replace` (default) or
+    /// `Keep`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub volumes: Option<Volumes>,
+}
+
+/// What becomes of a volume that is lost, answers with errors, or is full and cannot be helped. `Replace` (default): its claim is
+/// deleted and made anew, and the instance is cloned onto the new volume; what becomes of the old volume is up to the reclaim
+/// policy of its StorageClass. `Keep`: it stays as it is, and a person is told what to do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Volumes {
+    /// The claim is deleted and made anew.
+    #[default]
+    Replace,
+    /// Nothing is deleted.
     Keep,
 }
 

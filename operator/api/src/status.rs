@@ -281,7 +281,7 @@ impl Role {
     }
 }
 
-/// The replacement of a data directory by a clone.
+/// The replacement of a data directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Rebuild {
@@ -289,8 +289,12 @@ pub struct Rebuild {
     pub instance: String,
     /// The data directory that is given up.
     pub incarnation: String,
-    /// From where the new one comes.
-    pub donor: Member,
+    /// The instance of which the new one is a clone; unset: the newest backup, and the archive behind it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub donor: Option<Member>,
+    /// How many attempts in a row came to nothing before this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failures: Option<i32>,
     /// When it was decided.
     pub at: MicroTime,
     /// Why.
@@ -298,6 +302,36 @@ pub struct Rebuild {
     /// When the instance was first seen as a member again; absent while the rebuild goes on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<MicroTime>,
+    /// What it is healed of; absent when it could not join as it was, or when a person asked for the rebuild.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub healing: Option<Healing>,
+}
+
+/// What an instance is healed of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Healing {
+    /// What was found.
+    pub trouble: Trouble,
+    /// uid of the claim whose volume is given up; absent when the data directory is replaced where it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub claim: Option<String>,
+    /// How often in a row it was healed of that, this time included.
+    pub times: i32,
+}
+
+/// What keeps an instance from coming back by itself: mysqld does not start on its data directory (`DataBroken`), or its volume
+/// does not exist any more (`VolumeLost`), answers with I/O errors (`VolumeUnreadable`), or is full (`VolumeFull`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Trouble {
+    /// mysqld does not start on it.
+    DataBroken,
+    /// The volume does not exist any more.
+    VolumeLost,
+    /// The volume answers with I/O errors.
+    VolumeUnreadable,
+    /// The volume is full.
+    VolumeFull,
 }
 
 /// An instance that a person keeps out of the cluster: read-only, without a source, behind no Service.

@@ -39,6 +39,8 @@ struct Memory {
     foreign_jobs: BTreeMap<String, Instant>,
     fights: BTreeMap<ObjectKey, Fight>,
     refusals: BTreeMap<ObjectKey, Refusal>,
+    /// Claims that the API server does not let grow.
+    growths: BTreeMap<String, Refusal>,
     failures: u32,
     failure: String,
     progress: Progress,
@@ -98,6 +100,22 @@ struct Refusal {
     warning: Warning,
 }
 
+impl Refusal {
+    /// One more refusal of a wish, after another one.
+    fn after(before: Option<&Self>, wish: u64, warning: Warning) -> Self {
+        let before = before.filter(|refusal| refusal.wish == wish);
+        let pause = before.map_or(FIRST_REFUSAL, |r| r.pause.saturating_mul(2).min(LONGEST_REFUSAL));
+        // The time of the first one, so that a status that shows it does not change with each try.
+        let at = before.map_or(warning.at, |r| r.warning.at);
+        Self {
+            wish,
+            pause,
+            last: Instant::now(),
+            warning: Warning { at, ..warning },
+        }
+    }
+}
+
 /// Whether an object may be applied now.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum May {
@@ -147,6 +165,28 @@ impl Memories {
         })
     }
 
+    /// Whether a claim may be asked to grow to that many bytes: the same was not refused a short time ago.
+    pub(crate) fn may_grow(&self, cluster: &ClusterName, claim: &str, bytes: u64) -> bool {
+        self.with(cluster, |memory| {
+            let refusal = memory.growths.get(claim).filter(|refusal| refusal.wish == bytes);
+            refusal.is_none_or(|refusal| refusal.last.elapsed() >= refusal.pause)
+        })
+    }
+
+    /// The API server does not let a claim grow to that many bytes.
+    pub(crate) fn refused_growth(&self, cluster: &ClusterName, claim: &str, bytes: u64, warning: Warning) {
+        self.with(cluster, |memory| {
+            let before = memory.growths.remove(claim);
+            let refusal = Refusal::after(before.as_ref(), bytes, warning);
+            memory.growths.insert(claim.to_owned(), refusal);
+        });
+    }
+
+    /// It does now.
+    pub(crate) fn grew(&self, cluster: &ClusterName, claim: &str) {
+        self.with(cluster, |memory| memory.growths.remove(claim));
+    }
+
     /// Whether an object is left alone because somebody changes it back.
     pub(crate) fn contested(&self, cluster: &ClusterName, key: &ObjectKey) -> bool {
         self.with(cluster, |memory| {
@@ -158,20 +198,9 @@ impl Memories {
     /// The API server refused this wish.
     pub(crate) fn refused(&self, cluster: &ClusterName, key: &ObjectKey, wish: u64, warning: Warning) {
         self.with(cluster, |memory| {
-            let before = memory.refusals.get(key).filter(|refusal| refusal.wish == wish);
-            let pause = before.map_or(FIRST_REFUSAL, |r| r.pause.saturating_mul(2).min(LONGEST_REFUSAL));
-            // The time of the first one, so that a status that shows it does not change with each try.
-            let at = before.map_or(warning.at, |r| r.warning.at);
-            let warning = Warning { at, ..warning };
-            memory.refusals.insert(
-                key.clone(),
-                Refusal {
-                    wish,
-                    pause,
-                    last: Instant::now(),
-                    warning,
-                },
-            );
+            let before = memory.refusals.remove(key);
+            let refusal = Refusal::after(before.as_ref(), wish, warning);
+            memory.refusals.insert(key.clone(), refusal);
         });
     }
 
@@ -189,6 +218,7 @@ impl Memories {
             memory
                 .refusals
                 .values()
+                .chain(memory.growths.values())
                 .map(|refusal| refusal.warning.clone())
                 .collect()
         })

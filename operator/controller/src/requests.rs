@@ -196,9 +196,16 @@ where
             .await
     }
 
-    /// Deletes the object if it is still the one that was seen. `false`: it was gone before.
-    pub(crate) async fn delete(&self, name: &str, seen: Preconditions) -> Result<bool, kube::Error> {
-        let params = DeleteParams::background().preconditions(seen);
+    /// Deletes the object if it is still the one that was seen; a pod with that many seconds to end, if they are not its own.
+    /// `false`: it was gone before.
+    pub(crate) async fn delete(
+        &self,
+        name: &str,
+        seen: Preconditions,
+        grace: Option<u32>,
+    ) -> Result<bool, kube::Error> {
+        let mut params = DeleteParams::background().preconditions(seen);
+        params.grace_period_seconds = grace;
         match self
             .requests
             .call(Verb::Delete, &self.kind, || self.api.delete(name, &params))

@@ -93,6 +93,8 @@ fn action(action: &Action) -> String {
             commands.collect::<Vec<_>>().join(", ")
         }
         Action::DeletePod { instance, reason, .. } => format!("delete pod {instance}: {reason}"),
+        Action::DeleteClaim { instance, reason, .. } => format!("delete claim of {instance}: {reason}"),
+        Action::GrowClaim { instance, bytes, .. } => format!("grow claim of {instance} to {bytes}"),
         Action::DeleteObject { key, .. } => format!("delete {:?}/{}", key.kind, key.name),
     }
 }

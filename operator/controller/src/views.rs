@@ -212,6 +212,7 @@ pub(crate) fn claim(claim: &PersistentVolumeClaim) -> Option<Entry<ClaimView>> {
     let annotations = claim.metadata.annotations.as_ref();
     let value = ClaimView {
         uid: claim.metadata.uid.clone()?,
+        resource_version: claim.metadata.resource_version.clone().unwrap_or_default(),
         phase: status
             .and_then(|s| s.phase.clone())
             .unwrap_or_else(|| "Pending".to_owned()),
@@ -317,6 +318,8 @@ pub(crate) struct BackupPodView {
     pub(crate) job: String,
     pub(crate) ip: Option<IpAddr>,
     pub(crate) created_at: Timestamp,
+    /// When it should have ended at the latest, once its deletion was asked for: only the kubelet of its node can say that it has.
+    pub(crate) ends_by: Option<Timestamp>,
     /// Why a container does not run, in the kubelet's or the scheduler's words.
     pub(crate) trouble: Option<String>,
     pub(crate) main: Main,
@@ -359,6 +362,7 @@ pub(crate) fn backup_pod(pod: &Pod) -> Option<Entry<BackupPodView>> {
         job,
         ip: status.and_then(|s| s.pod_ip.as_ref()).and_then(|ip| ip.parse().ok()),
         created_at: created(&pod.metadata),
+        ends_by: pod.metadata.deletion_timestamp.as_ref().map(|at| at.0),
         trouble: trouble(pod),
         main: main_container(pod, container),
     };

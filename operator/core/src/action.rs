@@ -89,6 +89,32 @@ pub enum Action {
         instance: InstanceName,
         /// Its uid.
         uid: String,
+        /// What it holds is given up: nobody waits for its mysqld to end cleanly, which on a full or broken volume may take
+        /// for ever.
+        at_once: bool,
+        /// Why, for the event.
+        reason: String,
+    },
+    /// Delete the claim of an instance whose volume is given up, with uid and resourceVersion as preconditions. It goes when
+    /// the pod that uses it does, and the StatefulSet makes it anew.
+    DeleteClaim {
+        /// Whose it is.
+        instance: InstanceName,
+        /// Its uid, which the recorded intent names.
+        uid: String,
+        /// Its resourceVersion.
+        resource_version: String,
+        /// Why, for the event.
+        reason: String,
+    },
+    /// Ask for a larger volume, with the claim's uid as precondition.
+    GrowClaim {
+        /// Whose claim it is.
+        instance: InstanceName,
+        /// Its uid.
+        uid: String,
+        /// What is asked for, in bytes.
+        bytes: u64,
         /// Why, for the event.
         reason: String,
     },
@@ -199,8 +225,22 @@ pub enum Verb {
         /// The former data directory stays on the volume, if there is room.
         keep_former: bool,
     },
+    /// Replace the data directory by what the store holds of this cluster: its newest backup, and the archive behind it.
+    /// Answered and told like [`Verb::Clone`].
+    Refill {
+        /// What the new data must hold: what the primary has purged, and so cannot give any more.
+        at_least: GtidSet,
+        /// The former data directory stays on the volume, if there is room.
+        keep_former: bool,
+    },
     /// Restart mysqld read-only.
     Restart,
+    /// Delete the binlogs, oldest first, of which every transaction is in `stored`: never the one that is written to. Changes
+    /// no role, and is for an open primary as for a replica.
+    Purge {
+        /// Transactions that are kept elsewhere.
+        stored: GtidSet,
+    },
 }
 
 impl Verb {
@@ -214,7 +254,9 @@ impl Verb {
             Self::Allow { .. } => VerbKind::Allow,
             Self::Mark => VerbKind::Mark,
             Self::Clone { .. } => VerbKind::Clone,
+            Self::Refill { .. } => VerbKind::Refill,
             Self::Restart => VerbKind::Restart,
+            Self::Purge { .. } => VerbKind::Purge,
         }
     }
 }
@@ -234,8 +276,12 @@ pub enum VerbKind {
     Mark,
     /// [`Verb::Clone`]
     Clone,
+    /// [`Verb::Refill`]
+    Refill,
     /// [`Verb::Restart`]
     Restart,
+    /// [`Verb::Purge`]
+    Purge,
 }
 
 impl VerbKind {
@@ -249,7 +295,9 @@ impl VerbKind {
             Self::Allow => "allow",
             Self::Mark => "mark",
             Self::Clone => "clone",
+            Self::Refill => "refill",
             Self::Restart => "restart",
+            Self::Purge => "purge",
         }
     }
 }

@@ -53,6 +53,10 @@ pub fn check(subject: &Subject<'_>, observed: &Observed, plan: &Plan, now: Times
                 }
             }
             Action::DeletePod { instance, .. } => checker.delete_pod(&instance.0, &mut violations),
+            Action::DeleteClaim { instance, uid, .. } => checker.delete_claim(&instance.0, uid, &mut violations),
+            Action::GrowClaim {
+                instance, uid, bytes, ..
+            } => checker.grow_claim(&instance.0, uid, *bytes, &mut violations),
             Action::DeleteObject { key, .. } => {
                 let harmless = matches!(
                     key.kind,
@@ -175,10 +179,10 @@ impl<'a> Checker<'a> {
         let mut risks = 0;
         for action in &plan.actions {
             risks += match action {
-                Action::DeletePod { .. } => 1,
+                Action::DeletePod { .. } | Action::DeleteClaim { .. } => 1,
                 Action::Command(commands) => commands
                     .iter()
-                    .filter(|command| matches!(command.verb, Verb::Clone { .. }))
+                    .filter(|command| matches!(command.verb, Verb::Clone { .. } | Verb::Refill { .. }))
                     .count(),
                 Action::Record(record) => usize::from(self.before.is_some_and(|before| {
                     before.phase == Phase::Open
@@ -196,6 +200,9 @@ impl<'a> Checker<'a> {
         let Some(instance) = self.observed.instances.iter().find(|instance| instance.name.0 == name) else {
             return violations.unless(false, 11, || format!("{name} does not exist"));
         };
+        if self.gives_up(instance) && self.nobody_counts_on(instance) {
+            return;
+        }
         let mysqld = instance.report().map(|report| report.mysqld);
         let idle = matches!(mysqld, None | Some(Mysqld::Failed));
         if idle {
@@ -212,6 +219,76 @@ impl<'a> Checker<'a> {
         let others = self.observed.instances.iter().filter(impaired).count();
         violations.unless(others == 0, 11, || {
             format!("{name} is restarted while {others} others are impaired")
+        });
+    }
+
+    /// The recorded intent names the claim that it has, or had.
+    fn gives_up(&self, instance: &InstanceObserved) -> bool {
+        let rebuild = self.after.and_then(|rules| rules.rebuilds.get(&instance.name));
+        let given_up = rebuild.and_then(|rebuild| rebuild.healing.as_ref()?.claim.as_ref());
+        given_up.is_some_and(|uid| instance.claim.as_ref().is_none_or(|claim| &claim.uid == uid))
+    }
+
+    /// It is neither the recorded primary nor a member, in any life, and a primary is open that has everything.
+    fn nobody_counts_on(&self, instance: &InstanceObserved) -> bool {
+        let is_it = |id: &MemberId| id.instance == instance.name;
+        let counts = |rules: &Rules| {
+            rules.members.iter().any(is_it) || rules.primary.as_ref().is_some_and(|primary| is_it(&primary.id))
+        };
+        self.open_primary().is_some() && !self.before.into_iter().chain(self.after).any(counts)
+    }
+
+    /// Invariant 16, the first half.
+    fn delete_claim(&self, name: &str, uid: &str, violations: &mut Violations) {
+        let instance = self.observed.instances.iter().find(|instance| instance.name.0 == name);
+        let Some(instance) = instance else {
+            return violations.unless(false, 16, || format!("{name} does not exist"));
+        };
+        let its = instance.claim.as_ref().is_some_and(|claim| claim.uid == uid);
+        violations.unless(its && self.gives_up(instance), 16, || {
+            format!("the volume of {name} is deleted without a recorded intent")
+        });
+        violations.unless(self.nobody_counts_on(instance), 16, || {
+            format!("the volume of {name} is deleted, and may be needed")
+        });
+        let kept_out = self.after.is_some_and(|rules| rules.keeps_out(&instance.name));
+        violations.unless(!kept_out, 14, || format!("{name} is kept out, and loses its volume"));
+    }
+
+    /// Invariant 17.
+    fn grow_claim(&self, name: &str, uid: &str, bytes: u64, violations: &mut Violations) {
+        let instance = self.observed.instances.iter().find(|instance| instance.name.0 == name);
+        let claim = instance.and_then(|instance| instance.claim.as_ref());
+        let larger = claim.is_some_and(|claim| claim.uid == uid && claim.requested.is_some_and(|now| now < bytes));
+        violations.unless(larger, 17, || {
+            format!("the claim of {name} is asked for no more than it has")
+        });
+    }
+
+    /// A volume that is given up stays so while its claim is there: somebody may still be about to delete it.
+    fn stays_given_up(&self, violations: &mut Violations) {
+        let claim_of = |rules: Option<&'a Rules>, instance: &InstanceObserved| {
+            rules?.rebuilds.get(&instance.name)?.healing.as_ref()?.claim.clone()
+        };
+        for instance in &self.observed.instances {
+            let before = claim_of(self.before, instance);
+            let there = before.is_some() && before == instance.claim.as_ref().map(|claim| claim.uid.clone());
+            violations.unless(!there || claim_of(self.after, instance) == before, 16, || {
+                format!("the volume of {} is taken back", instance.name)
+            });
+        }
+    }
+
+    /// Invariant 16, the second half: nobody joins with a volume that is given up.
+    fn joins_well(&self, member: &MemberId, violations: &mut Violations) {
+        let instance = self
+            .observed
+            .instances
+            .iter()
+            .find(|instance| instance.name == member.instance);
+        let doomed = instance.is_some_and(|instance| self.gives_up(instance));
+        violations.unless(!doomed, 16, || {
+            format!("{} joins with a volume that is given up", member.instance)
         });
     }
 

@@ -207,6 +207,14 @@ pub struct InstanceReport {
     /// Starts of mysqld in a row that failed, and data directories that could not be made: of one that is starting, the message
     /// says why the one before it did not.
     pub failures: u32,
+    /// Starts of mysqld in a row that failed for a reason that may lie in the data directory (corruption, files that are
+    /// missing, a crash of the recovery), as its manager judges by how it ended and what it logged; 0 as soon as it answers. A
+    /// configuration that it refuses, a permission, a full volume, a kill from outside do not count, and a volume whose I/O
+    /// fails says so in `unreadable`.
+    pub refusals: u32,
+    /// The data volume has answered with I/O errors, or only reads, for at least 2 s as its manager sees it: another life of the
+    /// data directory on it would not help.
+    pub unreadable: bool,
     /// Version of the server, for example `9.7.4`.
     pub version: String,
     /// server_uuid; empty until mysqld ran once.
@@ -223,7 +231,7 @@ pub struct InstanceReport {
     pub replication: Replication,
     /// Semi-synchronous replication to its replicas.
     pub semi_sync: SemiSync,
-    /// Bytes used and total of the data volume.
+    /// Space of the data volume.
     pub disk: Disk,
     /// What keeps writes from ending although mysqld answers and replicas acknowledge. For people: no rule reads it.
     pub standstill: Option<Standstill>,
@@ -414,6 +422,31 @@ pub struct Disk {
     pub used: u64,
     /// Bytes in all.
     pub size: u64,
+    /// For how long it has been full, as its manager saw it: since less than [`Disk::FULL`] were free, until [`Disk::ROOM`] are.
+    /// `None` while it is not. Of every instance, whatever its role, and whether or not mysqld answers.
+    pub full_for: Option<Duration>,
+}
+
+impl Disk {
+    /// With fewer bytes free the volume is full: InnoDB extends its files by 4 MiB and more, and a binlog may be one large
+    /// transaction.
+    pub const FULL: u64 = 16 << 20;
+    /// With fewer bytes free after it was full it is full still: what is told must not change with every file.
+    pub const ROOM: u64 = 2 * Self::FULL;
+
+    /// How much of it is in use, as far as decisions differ by it: 0 below 75 %, then a step for every 5 %, and the last one when it
+    /// is full. What is in use changes all the time.
+    #[must_use]
+    pub const fn level(&self) -> u64 {
+        const FIRST: u64 = 15;
+        if self.full_for.is_some() {
+            return u64::MAX;
+        }
+        match self.used.saturating_mul(20).checked_div(self.size) {
+            Some(step) if step >= FIRST => step - FIRST + 1,
+            Some(_) | None => 0,
+        }
+    }
 }
 
 /// A pod, as far as decisions need it.
@@ -454,6 +487,8 @@ pub struct PodView {
 pub struct ClaimView {
     /// uid: another one is another volume.
     pub uid: String,
+    /// resourceVersion, for preconditions.
+    pub resource_version: String,
     /// Pending, Bound or Lost.
     pub phase: String,
     /// Requested bytes.
@@ -466,6 +501,20 @@ pub struct ClaimView {
     pub node: Option<String>,
     /// A deletion was asked for.
     pub deleting: bool,
+}
+
+impl ClaimView {
+    /// The volume that it was bound to does not exist any more.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        self.phase == "Lost"
+    }
+
+    /// It has a volume.
+    #[must_use]
+    pub fn is_bound(&self) -> bool {
+        self.phase == "Bound"
+    }
 }
 
 /// Kinds of objects that Mainstay builds.

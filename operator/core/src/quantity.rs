@@ -58,6 +58,16 @@ impl fmt::Display for Amount {
     }
 }
 
+/// Bytes as a person writes them: in the largest binary unit of which they are a whole number.
+#[must_use]
+pub fn binary(bytes: u64) -> String {
+    const UNITS: [(&str, u32); 5] = [("Pi", 50), ("Ti", 40), ("Gi", 30), ("Mi", 20), ("Ki", 10)];
+    let whole = UNITS
+        .into_iter()
+        .find(|(_, bits)| bytes > 0 && bytes.is_multiple_of(1 << bits));
+    whole.map_or_else(|| bytes.to_string(), |(unit, bits)| format!("{}{unit}", bytes >> bits))
+}
+
 /// Thousandths, or nothing when it is not a quantity or larger than any machine.
 fn parse(text: &str) -> Option<u128> {
     let end = text

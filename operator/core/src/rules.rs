@@ -130,19 +130,67 @@ pub enum Memory {
     },
 }
 
-/// The intent to replace a data directory by a clone (rule 7).
+/// The intent to replace a data directory (rule 7).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rebuild {
     /// The data directory that is given up.
     pub incarnation: Incarnation,
     /// From where the new one comes.
-    pub donor: MemberId,
+    pub donor: Donor,
+    /// How many attempts in a row came to nothing before this one.
+    pub failures: u32,
     /// When it was decided.
     pub at: Timestamp,
     /// Why, for a person.
     pub reason: String,
-    /// When the instance was first seen as a member again; absent until then. For people: no rule reads it.
+    /// When the instance was first seen as a member again; absent until then. It limits how often instances are healed, and no
+    /// rule of safety reads it.
     pub ended: Option<Timestamp>,
+    /// What it is healed of; `None`: it could not join as it was, or a person asked for it.
+    pub healing: Option<Healing>,
+}
+
+/// From where the data of a rebuild come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Donor {
+    /// It is a clone of this instance.
+    Instance(MemberId),
+    /// The newest backup of the cluster, and the archive behind it.
+    Store,
+}
+
+impl fmt::Display for Donor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Instance(id) => id.instance.fmt(f),
+            Self::Store => f.write_str("the newest backup"),
+        }
+    }
+}
+
+/// What an instance is healed of (docs/healing.md).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Healing {
+    /// What was found.
+    pub trouble: Trouble,
+    /// uid of the claim whose volume is given up with everything on it: nothing that lies there ever joins again, whoever
+    /// deletes it and when. `None`: the data directory is replaced on the volume that it has.
+    pub claim: Option<String>,
+    /// How often in a row it was healed of that, this time included.
+    pub times: u32,
+}
+
+/// What keeps an instance from coming back by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// mysqld does not start, for a reason that lies in its data directory.
+    Data,
+    /// The volume does not exist any more.
+    Lost,
+    /// The volume answers with I/O errors.
+    Unreadable,
+    /// The volume is full.
+    Full,
 }
 
 /// A change of primary.

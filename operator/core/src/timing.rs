@@ -60,6 +60,13 @@ pub struct Timing {
     /// An open cluster is looked at this often although nothing was heard that calls for it: transactions that came from
     /// nowhere show in nothing but positions, and these call no pass.
     pub patrol: Duration,
+    /// A volume that is full for this long is seen to: what fills it for a moment, a sort or a large transaction, has gone by
+    /// then.
+    pub full: Duration,
+    /// Binlogs that are archived are purged at most this often, while nothing changes.
+    pub purge: Duration,
+    /// An instance that was a member for this long was healed: if the same comes again, it is not "again and again".
+    pub healed: Duration,
     /// Deadline of a fence; when it passes the manager kills mysqld.
     pub fence: Duration,
     /// Deadline of the other short commands.
@@ -94,9 +101,37 @@ impl Default for Timing {
             unroute_restarted: Duration::from_secs(1),
             tell: Duration::from_secs(1),
             patrol: Duration::from_secs(15),
+            full: Duration::from_secs(3),
+            purge: Duration::from_mins(1),
+            healed: Duration::from_hours(1),
             fence: Duration::from_millis(500),
             command: Duration::from_secs(5),
             opening: Duration::from_secs(5),
         }
+    }
+}
+
+/// Healing of the same trouble is as frequent as other rebuilds this often; then each pause is twice as long …
+const PATIENT: u32 = 3;
+/// … up to this.
+const LONGEST_PAUSE: Duration = Duration::from_hours(1);
+
+impl Timing {
+    /// How long an instance that was healed so often in a row is left alone, counted from the last decision.
+    #[must_use]
+    pub fn pause_after(&self, times: u32) -> Duration {
+        let doublings = times.saturating_sub(PATIENT).min(10);
+        self.rebuild.saturating_mul(1 << doublings).min(LONGEST_PAUSE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pause_between_two_healings_doubles_up_to_an_hour() {
+        let minutes = |times| Timing::default().pause_after(times).as_secs() / 60;
+        assert_eq!([1, 3, 4, 5, 8, 9, u32::MAX].map(minutes), [1, 1, 2, 4, 32, 60, 60]);
     }
 }

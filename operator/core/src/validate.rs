@@ -16,7 +16,8 @@ use k8s_openapi::api::core::v1::PodTemplateSpec;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use mainstay_api::MySQLCluster;
 use mainstay_api::cluster::{
-    DeletionPolicy, Durability, FormerData, ImagePullPolicy, InitDb, Resources, ServiceType, Services,
+    DeletionPolicy, Durability, FormerData, Healing, ImagePullPolicy, InitDb, Resources, ServiceType, Services,
+    Storage, Volumes,
 };
 use mainstay_api::recovery::Recovery;
 
@@ -34,6 +35,8 @@ const LARGEST_VOLUME: u64 = 256 << 40;
 const LARGEST_MEMORY: u64 = 64 << 40;
 /// Kubernetes takes everything above for this.
 const LARGEST_QUANTITY: u64 = i64::MAX.unsigned_abs();
+/// Starts that have to fail before a data directory is broken, unless the spec says otherwise.
+pub(crate) const FAILED_STARTS: u32 = 3;
 /// Lifetime of the server certificate unless the spec says otherwise: 90 days.
 const CERTIFICATE_HOURS: u64 = 2160;
 
@@ -98,6 +101,8 @@ pub struct ValidatedCluster {
     pub durability: Durability,
     /// What becomes of a data directory that is replaced.
     pub former_data: FormerData,
+    /// What is replaced by itself.
+    pub healing: HealingPolicy,
     /// Merged over the pod template.
     pub overlay: Option<PodTemplateSpec>,
     /// What happens to the claims when the cluster is deleted.
@@ -120,6 +125,27 @@ pub struct RecoveryWish {
     pub request: String,
 }
 
+/// What is replaced by itself (`spec.healing`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HealingPolicy {
+    /// After so many starts that failed because of what is in it, a data directory is broken.
+    pub failed_starts: u32,
+    /// Whether volumes are replaced.
+    pub volumes: Volumes,
+}
+
+impl HealingPolicy {
+    fn new(declared: Option<&Healing>) -> Self {
+        let starts = declared.and_then(|healing| healing.failed_starts);
+        Self {
+            failed_starts: starts
+                .and_then(|starts| u32::try_from(starts).ok())
+                .unwrap_or(FAILED_STARTS),
+            volumes: declared.and_then(|healing| healing.volumes).unwrap_or_default(),
+        }
+    }
+}
+
 /// The claim of an instance.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Volume {
@@ -127,6 +153,8 @@ pub struct Volume {
     pub size: Quantity,
     /// The same in bytes.
     pub bytes: u64,
+    /// Up to so many bytes it grows by itself; `None`: it does not.
+    pub most: Option<u64>,
     /// StorageClass; `None`: the default class.
     pub storage_class: Option<String>,
 }
@@ -178,6 +206,7 @@ impl ValidatedCluster {
             volume: Volume {
                 size: spec.storage.size,
                 bytes: checked.bytes,
+                most: checked.most,
                 storage_class: spec.storage.storage_class_name,
             },
             resources: spec.resources.unwrap_or_default(),
@@ -191,6 +220,7 @@ impl ValidatedCluster {
             fallback_to_primary: replicas.fallback_to_primary.unwrap_or(true),
             durability: failover.durability.unwrap_or_default(),
             former_data: failover.former_data.unwrap_or_default(),
+            healing: HealingPolicy::new(spec.healing.as_ref()),
             overlay: checked.overlay,
             deletion_policy: spec.deletion_policy.unwrap_or_default(),
             backup: checked.backup,
@@ -221,6 +251,7 @@ impl ValidatedCluster {
 struct Checked {
     replicas: u32,
     bytes: u64,
+    most: Option<u64>,
     config: BTreeMap<String, Setting>,
     sizes: Option<Sizes>,
     overlay: Option<PodTemplateSpec>,
@@ -235,6 +266,7 @@ impl Checked {
         check_name(&name, problems);
         let replicas = replicas(spec.replicas, problems);
         let bytes = volume(&spec.storage.size, "spec.storage.size", problems);
+        let most = most(&spec.storage, bytes, problems);
         let memory = spec
             .resources
             .as_ref()
@@ -250,6 +282,7 @@ impl Checked {
         let volume = Volume {
             size: spec.storage.size.clone(),
             bytes,
+            most,
             storage_class: spec.storage.storage_class_name.clone(),
         };
         let backup = spec.backup.as_ref();
@@ -264,6 +297,7 @@ impl Checked {
         Self {
             replicas,
             bytes,
+            most,
             config,
             sizes: sizes.ok(),
             overlay,
@@ -308,6 +342,21 @@ fn volume(size: &Quantity, field: &str, problems: &mut Vec<SpecProblem>) -> u64 
         Some(bytes) => bytes,
         None => sizing::SMALLEST_VOLUME,
     }
+}
+
+/// How far volumes grow by themselves, if they do.
+fn most(storage: &Storage, size: u64, problems: &mut Vec<SpecProblem>) -> Option<u64> {
+    let (declared, field) = (storage.max_size.as_ref()?, "spec.storage.maxSize");
+    let most = volume(declared, field, problems);
+    if most < size {
+        let message = format!(
+            "{} is less than size; raise it, or remove it if volumes shall not grow",
+            declared.0
+        );
+        problems.push(SpecProblem::new(field, message));
+        return None;
+    }
+    Some(most)
 }
 
 fn bytes(quantity: &Quantity, field: &str, problems: &mut Vec<SpecProblem>) -> Option<u64> {

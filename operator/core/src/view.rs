@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use mainstay_api::cluster::{Durability, FormerData};
+use mainstay_api::cluster::{Durability, FormerData, Volumes};
 use mainstay_api::status::Role;
 
 use crate::GtidSet;
@@ -15,6 +15,7 @@ use crate::observed::{Answer, Busy, InstanceObserved, InstanceReport, Mysqld, Ob
 use crate::rules::{InstanceName, MemberId, Phase, PrimaryRef, Rules};
 use crate::subject::Subject;
 use crate::timing::Timing;
+use crate::validate::FAILED_STARTS;
 
 /// One pass's observation, read with the rules' memory.
 #[derive(Clone, Copy, Debug)]
@@ -62,9 +63,10 @@ impl Seen<'_> {
         !self.report.set().contains(&source.report.purged)
     }
 
-    /// A clone into it did not succeed: it has no data directory that was ever a server's, and does not make one by itself.
+    /// A clone into it did not succeed: it has no data directory that was ever a server's, and does not make one by itself. (One
+    /// whose volume cannot be read does not know what it has.)
     pub(crate) fn half_cloned(&self) -> bool {
-        self.report.mysqld == Mysqld::Failed && self.report.server_uuid.is_empty()
+        self.report.mysqld == Mysqld::Failed && self.report.server_uuid.is_empty() && !self.report.unreadable
     }
 
     /// The command that it is carrying out, as far as this process knows.
@@ -163,6 +165,33 @@ impl<'a> View<'a> {
     /// A data directory that is replaced stays on its volume (spec.failover.formerData).
     pub(crate) fn keeps_former_data(&self) -> bool {
         self.subject.spec.is_ok_and(|spec| spec.former_data == FormerData::Keep)
+    }
+
+    /// After so many starts that failed because of what is in it, a data directory is broken (spec.healing.failedStarts).
+    pub(crate) fn failed_starts(&self) -> u32 {
+        self.subject
+            .spec
+            .map_or(FAILED_STARTS, |spec| spec.healing.failed_starts)
+    }
+
+    /// Volumes are replaced by themselves (spec.healing.volumes). Not while nobody can read whether a person forbids it.
+    pub(crate) fn replaces_volumes(&self) -> bool {
+        self.subject
+            .spec
+            .is_ok_and(|spec| spec.healing.volumes == Volumes::Replace)
+    }
+
+    /// Its volume has been full for longer than a moment.
+    pub(crate) fn is_full(&self, report: &InstanceReport) -> bool {
+        report.disk.full_for.is_some_and(|full| full >= self.timing.full)
+    }
+
+    /// The volume on which it lies was given up: its claim, which the recorded intent names, may be deleted at any time, by an
+    /// operator of whom nobody knows any more. Nothing that is on it joins again.
+    pub(crate) fn is_given_up(&self, instance: &InstanceObserved) -> bool {
+        let rebuild = self.rules.rebuilds.get(&instance.name);
+        let given_up = rebuild.and_then(|rebuild| rebuild.healing.as_ref()?.claim.as_ref());
+        given_up.is_some_and(|uid| instance.claim.as_ref().is_none_or(|claim| &claim.uid == uid))
     }
 
     /// The recorded k, as a number of instances.

@@ -150,7 +150,9 @@ impl InstanceClient {
             Request::Allow(request) => self.inner.allow(request).await,
             Request::Mark(request) => self.inner.mark(request).await,
             Request::Clone(request) => self.inner.clone_from(request).await,
+            Request::Refill(request) => self.inner.refill(request).await,
             Request::Restart(request) => self.inner.restart(request).await,
+            Request::Purge(request) => self.inner.purge(request).await,
         }
     }
 

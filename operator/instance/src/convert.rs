@@ -249,6 +249,8 @@ impl TryFrom<&proto::Status> for InstanceReport {
             message: status.message.clone(),
             restarts: status.restarts,
             failures: status.failures,
+            refusals: status.refusals,
+            unreadable: status.unreadable,
             version: status.version.clone(),
             server_uuid: status.server_uuid.clone(),
             writable: status.writable,
@@ -260,6 +262,7 @@ impl TryFrom<&proto::Status> for InstanceReport {
             disk: Disk {
                 used: disk.used_bytes,
                 size: disk.size_bytes,
+                full_for: disk.full_for_ms.map(Duration::from_millis),
             },
             standstill: status.standstill.as_ref().and_then(standstill),
             config_hash: status.config_hash.clone(),
@@ -322,6 +325,8 @@ pub fn status(instance: &InstanceName, seq: u64, report: &InstanceReport) -> pro
         message: report.message.clone(),
         restarts: report.restarts,
         failures: report.failures,
+        refusals: report.refusals,
+        unreadable: report.unreadable,
         version: report.version.clone(),
         server_uuid: report.server_uuid.clone(),
         server_id: 0,
@@ -334,6 +339,7 @@ pub fn status(instance: &InstanceName, seq: u64, report: &InstanceReport) -> pro
         disk: Some(proto::Disk {
             used_bytes: report.disk.used,
             size_bytes: report.disk.size,
+            full_for_ms: report.disk.full_for.map(millis),
         }),
         standstill: report.standstill.as_ref().map(Into::into),
         config_hash: report.config_hash.clone(),
@@ -384,8 +390,12 @@ pub enum Request {
     Mark(proto::MarkRequest),
     /// Clone.
     Clone(proto::CloneRequest),
+    /// Refill.
+    Refill(proto::RefillRequest),
     /// Restart.
     Restart(proto::RestartRequest),
+    /// Purge.
+    Purge(proto::PurgeRequest),
 }
 
 impl Request {
@@ -430,7 +440,16 @@ impl Request {
                 donor: Some(donor.into()),
                 keep_former: *keep_former,
             }),
+            Verb::Refill { at_least, keep_former } => Self::Refill(proto::RefillRequest {
+                command: header,
+                at_least: at_least.to_string(),
+                keep_former: *keep_former,
+            }),
             Verb::Restart => Self::Restart(proto::RestartRequest { command: header }),
+            Verb::Purge { stored } => Self::Purge(proto::PurgeRequest {
+                command: header,
+                stored: stored.to_string(),
+            }),
         }
     }
 }
@@ -546,6 +565,8 @@ mod tests {
             message: String::new(),
             restarts: 2,
             failures: 3,
+            refusals: 2,
+            unreadable: true,
             version: "9.7.4".to_owned(),
             server_uuid: "3e11fa47-71ca-11e1-9e33-c80aa9429562".to_owned(),
             writable: true,
@@ -568,7 +589,11 @@ mod tests {
                 waiters: 4,
                 acknowledgers: vec![InstanceName("shop-0".to_owned())],
             },
-            disk: Disk { used: 10, size: 100 },
+            disk: Disk {
+                used: 10,
+                size: 100,
+                full_for: Some(Duration::from_millis(1500)),
+            },
             standstill: Some(Standstill::GlobalLock {
                 holder: "session 73 of root@10.0.0.7".to_owned(),
             }),
@@ -699,5 +724,15 @@ mod tests {
         assert_eq!((header.epoch, header.seq, header.deadline_ms), (4, 17, 3000));
         assert_eq!(header.incarnation, "shop-1-life");
         assert_eq!(request.members.len(), 1);
+        let purge = InstanceCommand {
+            verb: Verb::Purge {
+                stored: gtid_set("test", SET).unwrap(),
+            },
+            ..command
+        };
+        let Request::Purge(request) = Request::new(&purge, 18) else {
+            panic!("another verb")
+        };
+        assert_eq!((request.command.unwrap().seq, request.stored.as_str()), (18, SET));
     }
 }

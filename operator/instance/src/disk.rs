@@ -1,16 +1,16 @@
-//! Space of the data volume, and what is given up when there is none.
+//! Space of the data volume, what is given up when there is none, and a look whether it works at all.
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FallocateFlags, fallocate, statvfs};
+use mainstay_core::observed::Disk;
+use rustix::fs::{Advice, FallocateFlags, Timespec, Timestamps, UTIME_NOW, fadvise, fallocate, futimens, statvfs};
+use rustix::io::Errno;
 
 /// Size of the reserve.
 pub(crate) const RESERVE: u64 = 64 * 1024 * 1024;
-/// With less than this free the disk is full, and the reserve is given up at the next start.
-pub(crate) const TOO_LITTLE: u64 = 16 * 1024 * 1024;
 /// With more than this free beside it the reserve is made again.
 const ENOUGH: u64 = 2 * RESERVE;
 
@@ -84,11 +84,55 @@ pub(crate) fn keep_reserve(volume: &Path, reserve: &Path) -> io::Result<()> {
 
 /// Gives the reserve up if the disk is full, so that mysqld can end, or begin; whether it was.
 pub(crate) fn release_reserve(volume: &Path, reserve: &Path) -> io::Result<bool> {
-    if space(volume)?.free >= TOO_LITTLE || !reserve.try_exists()? {
+    if space(volume)?.free >= Disk::FULL || !reserve.try_exists()? {
         return Ok(false);
     }
     std::fs::remove_file(reserve)?;
     Ok(true)
+}
+
+/// Reads the beginning of a file, or of a directory's attributes when the file is not there, from the device and not from
+/// memory, and changes when it was touched: what a file system that was shut down, or is read-only now, refuses.
+///
+/// It writes nothing that anybody waits for. It may take for ever when the disk does.
+pub(crate) fn look(file: &Path, directory: &Path) -> io::Result<()> {
+    const PAGE: usize = 4096;
+    let opened = match File::open(file) {
+        Ok(opened) => {
+            // Where advice is not taken the look is worse, and nothing else.
+            let _ = fadvise(&opened, 0, None, Advice::DontNeed);
+            opened.read_at(&mut [0; PAGE], 0)?;
+            opened
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => File::open(directory)?,
+        Err(error) => return Err(error),
+    };
+    let now = Timespec {
+        tv_sec: 0,
+        tv_nsec: UTIME_NOW,
+    };
+    let touched = Timestamps {
+        last_access: now,
+        last_modification: now,
+    };
+    Ok(futimens(&opened, &touched)?)
+}
+
+/// Whether an error says that the volume does not do what a volume is there for: its device fails, or its file system was
+/// shut down, is damaged, or was made read-only.
+pub(crate) fn is_broken(error: &io::Error) -> bool {
+    const BROKEN: [Errno; 6] = [
+        Errno::IO,
+        Errno::ROFS,
+        Errno::NXIO,
+        Errno::NODEV,
+        // "Structure needs cleaning" and "bad message": what ext4 and XFS say of damage.
+        Errno::UCLEAN,
+        Errno::BADMSG,
+    ];
+    error
+        .raw_os_error()
+        .is_some_and(|code| BROKEN.iter().any(|broken| broken.raw_os_error() == code))
 }
 
 /// Makes everything on the file system of this directory durable.
@@ -122,6 +166,28 @@ mod tests {
         assert_eq!(std::fs::metadata(&reserve).unwrap().len(), RESERVE);
         assert!(!release_reserve(dir.path(), &reserve).unwrap());
         assert!(space(dir.path()).unwrap().used() > 0);
+    }
+
+    #[test]
+    fn a_volume_that_works_is_looked_at_with_and_without_a_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("state");
+        look(&file, dir.path()).unwrap();
+        std::fs::write(&file, [7; 100]).unwrap();
+        look(&file, dir.path()).unwrap();
+        let gone = look(&file.join("below"), &dir.path().join("gone")).unwrap_err();
+        assert!(!is_broken(&gone), "{gone}");
+    }
+
+    #[test]
+    fn what_a_broken_volume_says() {
+        for code in [Errno::IO, Errno::ROFS, Errno::UCLEAN] {
+            assert!(is_broken(&code.into()));
+        }
+        for code in [Errno::NOSPC, Errno::ACCESS, Errno::NOENT] {
+            assert!(!is_broken(&code.into()));
+        }
+        assert!(!is_broken(&io::Error::other("something else")));
     }
 
     #[test]

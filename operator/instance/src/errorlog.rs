@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, BufReader};
 
 use crate::secrets::Redactor;
+use crate::verdict::Signs;
 
 /// Errors that are kept.
 const KEPT: usize = 8;
@@ -75,13 +76,24 @@ fn bracket(text: &str) -> Option<(&str, &str)> {
     Some((inner, rest.trim_start()))
 }
 
-/// The last errors of a process.
+/// The last errors of a process, and what all of its lines point to.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tail {
     errors: Arc<Mutex<VecDeque<String>>>,
+    signs: Arc<Mutex<Signs>>,
 }
 
 impl Tail {
+    fn note(&self, line: &Line<'_>) {
+        self.signs.lock().unwrap_or_else(PoisonError::into_inner).add(line);
+    }
+
+    /// What its lines point to.
+    #[must_use]
+    pub(crate) fn signs(&self) -> Signs {
+        *self.signs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn keep(&self, message: &str) {
         let mut errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
         if errors.len() == KEPT {
@@ -130,6 +142,7 @@ pub(crate) async fn follow(source: impl AsyncRead + Unpin, program: &'static str
             continue;
         }
         let line = parse(&text);
+        tail.note(&line);
         let Line {
             severity,
             code,

@@ -180,6 +180,26 @@ impl Instance for Service {
         require_operator(&request)?;
         self.execute(head(request.into_inner().command)?, Verb::Restart).await
     }
+
+    async fn refill(&self, request: Request<proto::RefillRequest>) -> Result<Response<proto::CommandReply>, Status> {
+        require_operator(&request)?;
+        let request = request.into_inner();
+        let at_least =
+            gtid_set("at_least", &request.at_least).map_err(|error| Status::invalid_argument(error.to_string()))?;
+        let verb = Verb::Refill {
+            at_least,
+            keep_former: request.keep_former,
+        };
+        self.execute(head(request.command)?, verb).await
+    }
+
+    async fn purge(&self, request: Request<proto::PurgeRequest>) -> Result<Response<proto::CommandReply>, Status> {
+        require_operator(&request)?;
+        let request = request.into_inner();
+        let stored =
+            gtid_set("stored", &request.stored).map_err(|error| Status::invalid_argument(error.to_string()))?;
+        self.execute(head(request.command)?, Verb::Purge { stored }).await
+    }
 }
 
 /// The status now, then each that says something new, and the last one again after each heartbeat without.

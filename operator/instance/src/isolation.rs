@@ -31,12 +31,6 @@ impl Contacts {
             .min()
     }
 
-    /// The same without the API server, which anybody may hear who was deposed.
-    #[must_use]
-    pub(crate) fn age_in_cluster(&self) -> Option<Duration> {
-        [self.operator, self.quorum()].into_iter().flatten().min()
-    }
-
     /// Since when a quorum of the others was heard.
     fn quorum(&self) -> Option<Duration> {
         let mut ages: Vec<Duration> = self.others.iter().copied().flatten().collect();

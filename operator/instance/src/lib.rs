@@ -44,7 +44,9 @@ mod supervise;
 #[cfg(test)]
 mod testing;
 mod tls;
+mod verdict;
 pub mod verify;
+mod volume;
 
 pub use config::{Config, ConfigError};
 pub use local::LocalError;

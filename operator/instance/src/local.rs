@@ -169,6 +169,8 @@ pub fn to_json(status: &proto::Status) -> Value {
         "message": status.message,
         "restarts": status.restarts,
         "failures": status.failures,
+        "refusals": status.refusals,
+        "unreadable": status.unreadable,
         "version": status.version,
         "serverUuid": status.server_uuid,
         "serverId": status.server_id,
@@ -195,7 +197,11 @@ pub fn to_json(status: &proto::Status) -> Value {
             "waiters": semi_sync.waiters,
             "acknowledgers": semi_sync.acknowledgers,
         },
-        "disk": {"usedBytes": disk.used_bytes, "sizeBytes": disk.size_bytes},
+        "disk": {
+            "usedBytes": disk.used_bytes,
+            "sizeBytes": disk.size_bytes,
+            "fullForMs": disk.full_for_ms,
+        },
         "standstill": status.standstill.as_ref().map(|standstill| json!({
             "cause": standstill.cause().as_str_name().to_lowercase(),
             "holder": standstill.holder,

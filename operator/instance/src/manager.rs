@@ -19,7 +19,7 @@ use crate::config::Config;
 use crate::grpc;
 use crate::guard;
 use crate::http;
-use crate::mysqld::Runner;
+use crate::mysqld::{Runner, chain};
 use crate::peers;
 use crate::process::Reaper;
 use crate::secrets::{Redactor, Secrets};
@@ -73,11 +73,8 @@ pub struct Manager {
 impl Manager {
     /// Starts everything. When this returns, probes and gRPC are served and mysqld is being made or started.
     pub async fn start(config: Config) -> Result<Self, ManagerError> {
-        for directory in [&config.paths.volume, &config.paths.run] {
-            std::fs::create_dir_all(directory).map_err(system("make the directories"))?;
-        }
-        let (state, found) =
-            StateFile::open(&config.paths.state()).map_err(|error| ManagerError::State(error.into()))?;
+        std::fs::create_dir_all(&config.paths.run).map_err(system("make the directories"))?;
+        let (state, found) = open_state(&config).map_err(|error| ManagerError::State(error.into()))?;
         let reaper = Reaper::start(config.adopt_orphans).map_err(system("wait for child processes"))?;
         let secrets = Secrets::read(&config.paths);
         for problem in &secrets.problems {
@@ -98,9 +95,11 @@ impl Manager {
             redactor: shared.redactor.clone(),
             ..runner
         };
-        adopt_unknown_data(&shared, found)
-            .await
-            .map_err(|error| ManagerError::State(error.into()))?;
+        if let Some(found) = found {
+            adopt_unknown_data(&shared, found)
+                .await
+                .map_err(|error| ManagerError::State(error.into()))?;
+        }
         let files = TlsFiles::in_directories(&shared.config.paths.server_tls, &shared.config.paths.client_ca);
         let tls = Reloadable::load(files).map_err(|error| ManagerError::Tls(error.into()))?;
 
@@ -127,12 +126,17 @@ impl Manager {
         let timing = self.shared.config.timing;
         let look = shutdown::make_read_only(self.shared.mysql.as_ref(), timing.read_only);
         let proof = timeout(timing.read_only + timing.read_only, look).await.ok().flatten();
+        // A clean stop writes, and one that finds no room, or a broken disk, waits or fails.
+        let proof = proof.filter(|_| !self.shared.is_full() && !self.shared.is_failing());
         if proof.is_some() {
             // Nobody may be left who has the end of the binlog and could store it.
             self.commands.finish_archive(timing.finish_archive).await;
             shutdown::end_sessions(self.shared.mysql.as_ref()).await;
         } else {
-            tracing::warn!("mysqld cannot be made read-only: it is killed, for a clean stop could lose commits");
+            tracing::warn!(
+                "mysqld cannot be made read-only, or its volume is full or broken: it is killed, for a clean stop could lose \
+                 commits or take for ever"
+            );
         }
         if let Err(reason) = self.server.order(Order::Shutdown(proof)).await {
             tracing::warn!(reason, "failed to stop mysqld");
@@ -162,9 +166,30 @@ impl Manager {
     }
 }
 
+/// Opens the state file. On a volume that does not let it, the manager runs all the same: whoever is to replace the volume
+/// has to hear of it, and a container that ends again and again says nothing. The supervisor tries again.
+fn open_state(config: &Config) -> Result<(StateFile, Option<Found>), StateError> {
+    let path = config.paths.state();
+    let opened = std::fs::create_dir_all(&config.paths.volume)
+        .map_err(|source| StateError::Io {
+            what: "make the folder of",
+            path: path.clone(),
+            source,
+        })
+        .and_then(|()| StateFile::open(&path));
+    match opened {
+        Ok((file, found)) => Ok((file, Some(found))),
+        Err(error @ StateError::Io { .. }) => {
+            tracing::error!(error = %chain(&error), "what this instance was told is not known: nothing is started");
+            Ok((StateFile::unknown(&path), None))
+        }
+        Err(error) => Err(error),
+    }
+}
+
 /// A data directory whose identity is not known (the state file was lost or damaged) is nobody's member: it gets a new
 /// incarnation, and the operator compares it before anything else (rule 9).
-async fn adopt_unknown_data(shared: &Arc<Shared>, found: Found) -> Result<(), StateError> {
+pub(crate) async fn adopt_unknown_data(shared: &Arc<Shared>, found: Found) -> Result<(), StateError> {
     if found == Found::Damage {
         tracing::error!("no part of the state file is whole: what this instance was told is not known");
     }

@@ -52,6 +52,21 @@ fn registry(shared: &Shared) -> Result<Registry, prometheus::Error> {
                 "Restarts of mysqld since its manager began",
                 process.restarts.into(),
             ),
+            (
+                "refusals",
+                "Starts of mysqld in a row that failed for a reason that may lie in the data directory",
+                process.refusals.into(),
+            ),
+            (
+                "volume_unreadable",
+                "The data volume answers with I/O errors, or only reads",
+                u64::from(status.unreadable),
+            ),
+            (
+                "disk_full_seconds",
+                "For how long less than 16 MiB have been free on the data volume; 0 while there is room",
+                disk.full_for_ms.unwrap_or_default().div_ceil(1000),
+            ),
             ("disk_used_bytes", "Bytes used on the data volume", disk.used_bytes),
             ("disk_size_bytes", "Bytes of the data volume", disk.size_bytes),
             ("epoch", "Epoch of the newest command", epoch),

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use mainstay_mysql::Version;
 use mainstay_mysql::accounts::{InitFile, init_file};
+use rustix::process::Signal;
 use secrecy::ExposeSecret as _;
 use tokio::io::AsyncReadExt as _;
 use tokio::task::JoinHandle;
@@ -20,6 +21,8 @@ use crate::errorlog::{self, Tail};
 use crate::process::{Child, Exit, Reaper};
 use crate::secrets::{Redactor, Secrets};
 
+/// How long mysqld may take to look at its options.
+const VALIDATION: Duration = Duration::from_secs(10);
 /// How long a tool may take to say something short.
 const TOOL: Duration = Duration::from_mins(1);
 
@@ -74,6 +77,11 @@ pub(crate) struct Server {
 }
 
 impl Server {
+    /// Its last words, and what all of them point to; they are complete when it has ended.
+    pub(crate) fn words(&self) -> Tail {
+        self.tail.clone()
+    }
+
     /// How it ended, once its last words are read.
     pub(crate) async fn ended(&mut self) -> (Exit, String) {
         let exit = self.child.wait().await;
@@ -115,6 +123,22 @@ impl Runner {
             Err(RunError::Unexpected(format!(
                 "MySQL {version} is not supported: Mainstay needs 8.0.26 or later"
             )))
+        }
+    }
+
+    /// Whether mysqld has nothing against the options with which a server was started last; `None` when it does not say.
+    pub(crate) async fn takes_options(&self) -> Option<bool> {
+        let mut command = command(&self.config.programs.mysqld);
+        command.arg(option("--defaults-file=", &self.config.paths.defaults()));
+        command.args(&self.config.programs.mysqld_args);
+        command.arg("--validate-config");
+        let mut child = self.reaper.spawn(&mut command).ok()?;
+        match tokio::time::timeout(VALIDATION, child.wait()).await {
+            Ok(exit) => Some(exit == Exit::Code(0)),
+            Err(_elapsed) => {
+                child.signal(Signal::KILL);
+                None
+            }
         }
     }
 

@@ -1,8 +1,10 @@
 //! What commands may do to the server process: a port of the supervisor.
 
+use std::fmt;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use mainstay_core::GtidSet;
 use mainstay_core::observed::Mysqld;
 use mainstay_mysql::CloneDonor;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -27,17 +29,38 @@ pub(crate) trait Server: Send + Sync {
     /// Ends it cleanly. It has ended when this returns, and is started again.
     async fn stop(&self, proof: ReadOnly);
 
-    /// Begins to replace the data directory by a clone. The former one counts no more when this returns.
+    /// Begins to replace the data directory. The former one counts no more when this returns.
     async fn clone_from(&self, order: CloneOrder) -> Result<(), String>;
 }
 
 /// How a data directory is to be replaced.
 #[derive(Clone, Debug)]
 pub(crate) struct CloneOrder {
-    /// Whose data it gets.
-    pub(crate) donor: CloneDonor,
+    /// From where the new data come.
+    pub(crate) origin: Origin,
     /// The former one stays on the volume, if there is room.
     pub(crate) keep_former: bool,
+}
+
+/// From where the data of a new data directory come.
+#[derive(Clone, Debug)]
+pub(crate) enum Origin {
+    /// Another instance gives them (CLONE).
+    Instance(CloneDonor),
+    /// The newest backup of this cluster, and the archive behind it.
+    Store {
+        /// What they must hold.
+        at_least: GtidSet,
+    },
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Instance(donor) => f.write_str(&donor.host),
+            Self::Store { .. } => f.write_str("the newest backup"),
+        }
+    }
 }
 
 /// What is asked of the supervisor.

@@ -23,9 +23,14 @@ use crate::proto;
 use crate::receipt::Receipt;
 use crate::secrets::{Redactor, Secrets};
 use crate::standstill::{self, Sight};
-use crate::state::{Stage, State, StateError, StateFile};
+use crate::state::{Found, Stage, State, StateError, StateFile};
 use crate::status;
+use crate::volume;
 
+/// Between two looks at the volume while the server answers, and so shows that it works for the most part.
+const LOOK: Duration = Duration::from_secs(5);
+/// The same while it does not answer, or the last look failed.
+const LOOK_CLOSELY: Duration = Duration::from_millis(500);
 /// After a command or the start of a process, samples are taken often for this long.
 const BUSY: Duration = Duration::from_secs(3);
 
@@ -42,6 +47,8 @@ pub(crate) struct Process {
     pub(crate) restarts: u32,
     /// Starts in a row that failed, and data directories that could not be made.
     pub(crate) failures: u32,
+    /// Starts in a row that failed for a reason that may lie in the data directory.
+    pub(crate) refusals: u32,
     /// Its process id, once there was one.
     pub(crate) pid: Option<i32>,
 }
@@ -83,6 +90,13 @@ struct Reported {
     fails: bool,
 }
 
+/// A look at the volume that may be on its way.
+struct VolumeLook {
+    /// When it began.
+    began: Instant,
+    task: Option<JoinHandle<io::Result<()>>>,
+}
+
 /// See the module.
 pub(crate) struct Shared {
     /// What the manager was told at its start.
@@ -96,6 +110,8 @@ pub(crate) struct Shared {
     /// Who was heard when.
     pub(crate) hearing: Arc<Hearing>,
     file: Mutex<StateFile>,
+    /// The file could not be opened: nobody knows what it holds.
+    state_unknown: AtomicBool,
     /// What the file holds. Apart from it: a write may take for ever when the disk does, and nobody may wait for it who
     /// only wants to know.
     state: RwLock<State>,
@@ -115,6 +131,8 @@ pub(crate) struct Shared {
     kept_out: AtomicBool,
     reading: Mutex<Option<Reading>>,
     standstill: Mutex<standstill::Watch>,
+    volume: Mutex<volume::Watch>,
+    volume_look: Mutex<Option<VolumeLook>>,
     server_uuid: Mutex<KnownUuid>,
     observing: tokio::sync::Mutex<u64>,
     history: Mutex<History>,
@@ -148,6 +166,7 @@ impl Shared {
             message: "the manager begins".to_owned(),
             restarts: 0,
             failures: 0,
+            refusals: 0,
             pid: None,
         };
         let shared = Self {
@@ -157,6 +176,7 @@ impl Shared {
                 fails: false,
             }),
             state: RwLock::new(state.state().clone()),
+            state_unknown: AtomicBool::new(!state.is_known()),
             file: Mutex::new(state),
             secrets: watch::Sender::new(Arc::new(secrets)),
             process: watch::Sender::new(process),
@@ -171,6 +191,8 @@ impl Shared {
             kept_out: AtomicBool::default(),
             reading: Mutex::new(None),
             standstill: Mutex::default(),
+            volume: Mutex::default(),
+            volume_look: Mutex::default(),
             server_uuid: Mutex::default(),
             observing: tokio::sync::Mutex::new(0),
             history: Mutex::default(),
@@ -184,7 +206,9 @@ impl Shared {
             version,
             redactor,
         };
-        let first = Arc::new(shared.compose(0, &shared.basis(), shared.space(), None));
+        let space = shared.space();
+        lock(&shared.volume).measured(Instant::now(), space);
+        let first = Arc::new(shared.compose(0, &shared.basis(), space, None));
         shared.status.send_replace(first);
         shared
     }
@@ -214,6 +238,34 @@ impl Shared {
             Err(error) => Err(StateError::Io {
                 what: "write",
                 path: self.config.paths.state(),
+                source: io::Error::other(error.to_string()),
+            }),
+        }
+    }
+
+    /// Whether it is known what this instance was told.
+    #[must_use]
+    pub(crate) fn knows_state(&self) -> bool {
+        !self.state_unknown.load(Ordering::Relaxed)
+    }
+
+    /// Opens the state file that could not be opened before.
+    pub(crate) async fn open_state(self: &Arc<Self>) -> Result<Found, StateError> {
+        let shared = Arc::clone(self);
+        let path = self.config.paths.state();
+        let opened = tokio::task::spawn_blocking(move || {
+            let (opened, found) = StateFile::open(&shared.config.paths.state())?;
+            let mut file = lock(&shared.file);
+            *shared.state.write().unwrap_or_else(PoisonError::into_inner) = opened.state().clone();
+            *file = opened;
+            shared.state_unknown.store(false, Ordering::Relaxed);
+            Ok(found)
+        });
+        match opened.await {
+            Ok(result) => result,
+            Err(error) => Err(StateError::Io {
+                what: "open",
+                path,
                 source: io::Error::other(error.to_string()),
             }),
         }
@@ -250,9 +302,12 @@ impl Shared {
         }
     }
 
-    /// Gives the volume up; the last thing that a manager does.
+    /// Gives the volume up; the last thing that a manager does. A write that a disk does not end keeps it, and the end of the
+    /// process takes it away.
     pub(crate) fn release(&self) {
-        lock(&self.file).unlock();
+        if let Ok(file) = self.file.try_lock() {
+            file.unlock();
+        }
     }
 
     /// A command has ended: from now on statuses carry what it was told, and whether the server enforces it (rule 1).
@@ -448,9 +503,10 @@ impl Shared {
             });
         }
         let space = self.space();
+        self.look_at_volume(space, answer.is_some()).await;
         if let Some(state) = &answer {
             self.compare_history(&basis.incarnation, &state.executed);
-            self.look_for_a_standstill(basis.process.run, space, state);
+            self.look_for_a_standstill(basis.process.run, state);
         }
         *lock(&self.last) = answer;
         let mut status = self.compose(*seq, &basis, space, server.as_ref());
@@ -502,6 +558,61 @@ impl Shared {
         disk::space(&self.config.paths.volume).unwrap_or_default()
     }
 
+    /// Takes note of the space of the volume and of the last look at it, and begins another look when it is time. It waits
+    /// for none: a look takes as long as the disk does.
+    async fn look_at_volume(&self, space: Space, answers: bool) {
+        let ended = {
+            let mut look = lock(&self.volume_look);
+            let task = look
+                .as_mut()
+                .and_then(|look| look.task.take_if(|task| task.is_finished()));
+            let pause = if answers && !lock(&self.volume).is_failing() {
+                LOOK
+            } else {
+                LOOK_CLOSELY
+            };
+            let due = look
+                .as_ref()
+                .is_none_or(|look| look.task.is_none() && look.began.elapsed() >= pause);
+            if due {
+                let paths = &self.config.paths;
+                let (state, volume) = (paths.state(), paths.volume.clone());
+                *look = Some(VolumeLook {
+                    began: Instant::now(),
+                    task: Some(tokio::task::spawn_blocking(move || disk::look(&state, &volume))),
+                });
+            }
+            task
+        };
+        let looked = match ended {
+            Some(task) => task.await.ok(),
+            None => None,
+        };
+        let now = Instant::now();
+        let mut volume = lock(&self.volume);
+        volume.measured(now, space);
+        if let Some(looked) = looked {
+            if let Err(error) = &looked
+                && !volume.is_failing()
+            {
+                tracing::warn!(%error, "a look at the data volume failed");
+            }
+            volume.looked(now, &looked);
+        }
+    }
+
+    /// The data volume is full, as far as is known.
+    #[must_use]
+    pub(crate) fn is_full(&self) -> bool {
+        lock(&self.volume).full_for(Instant::now()).is_some()
+    }
+
+    /// The data volume may be broken.
+    #[must_use]
+    pub(crate) fn is_failing(&self) -> bool {
+        lock(&self.volume).is_failing()
+    }
+
     /// Before the reading, which is not to grow old: a lock is told when it has lasted for a while.
     async fn ask_who_locks(&self) {
         let suspected = lock(&self.standstill).suspects();
@@ -512,11 +623,11 @@ impl Shared {
         }
     }
 
-    fn look_for_a_standstill(&self, run: u64, space: Space, state: &ServerState) {
+    fn look_for_a_standstill(&self, run: u64, state: &ServerState) {
         let sight = Sight {
             run,
             writable: !state.super_read_only,
-            space,
+            full: self.is_full(),
             committing: state.committing > 0,
             executed: &state.executed,
             locked_out: state.locked_out > 0,
@@ -537,6 +648,7 @@ impl Shared {
                 if first {
                     process.phase = Mysqld::Running;
                     process.failures = 0;
+                    process.refusals = 0;
                     process.message.clear();
                 }
                 first
@@ -551,7 +663,8 @@ impl Shared {
         let state = self.state();
         let reported = lock(&self.reported);
         Basis {
-            history_reset: state.history_reset,
+            // What is not known says nothing about the data either.
+            history_reset: state.history_reset || !self.knows_state(),
             reported: reported.told.clone(),
             list_uncertain: reported.fails,
             incarnation: state.incarnation,
@@ -567,6 +680,10 @@ impl Shared {
         space: Space,
         server: Option<&Result<ServerState, mainstay_mysql::MysqlError>>,
     ) -> proto::Status {
+        let (full_for, unreadable) = {
+            let volume = lock(&self.volume);
+            (volume.full_for(Instant::now()), volume.is_unreadable())
+        };
         let mut status = proto::Status {
             seq,
             instance: self.config.instance.0.clone(),
@@ -576,11 +693,14 @@ impl Shared {
             message: basis.process.message.clone(),
             restarts: basis.process.restarts,
             failures: basis.process.failures,
+            refusals: basis.process.refusals,
+            unreadable,
             version: self.version.to_string(),
             server_id: self.config.server_id(),
             disk: Some(proto::Disk {
                 used_bytes: space.used(),
                 size_bytes: space.size,
+                full_for_ms: full_for.map(status::millis),
             }),
             config_hash: self.config.config_hash.clone(),
             leaving: *self.leaving.borrow(),

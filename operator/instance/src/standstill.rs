@@ -12,11 +12,6 @@ use mainstay_core::observed::Standstill;
 use mainstay_mysql::LockHolder;
 use tokio::time::Instant;
 
-use crate::disk::{self, Space};
-
-/// With less than this free after it was full, a volume is full still: what is told must not change with every file.
-const ROOM: u64 = 2 * disk::TOO_LITTLE;
-
 /// What one reading of the server says.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sight<'a> {
@@ -24,8 +19,8 @@ pub(crate) struct Sight<'a> {
     pub(crate) run: u64,
     /// It accepts writes.
     pub(crate) writable: bool,
-    /// Space of the data volume.
-    pub(crate) space: Space,
+    /// The data volume is full.
+    pub(crate) full: bool,
     /// Commits are on their way.
     pub(crate) committing: bool,
     /// gtid_executed.
@@ -58,9 +53,7 @@ impl Watch {
         self.executed.clone_from(sight.executed);
         // mysqld may have found the volume full, and not have looked again yet.
         let waits = sight.committing && !moved;
-        let known = sight.space.size > 0;
-        let free = sight.space.free;
-        self.full = known && (free < disk::TOO_LITTLE || self.full && (free < ROOM || waits));
+        self.full = sight.full || self.full && waits;
         if !sight.writable {
             (self.locked, self.holder) = (None, None);
         } else if sight.locked_out {
@@ -106,7 +99,6 @@ mod tests {
     use crate::testing::set;
 
     const PATIENCE: Duration = Duration::from_secs(2);
-    const MIB: u64 = 1 << 20;
 
     /// A watch, its clock, and what a healthy primary shows.
     struct Bench {
@@ -124,16 +116,13 @@ mod tests {
             }
         }
 
-        /// Half a second later, with this many MiB free.
-        fn look(&mut self, free: u64, change: impl FnOnce(&mut Sight<'_>)) -> Option<Standstill> {
+        /// Half a second later, on a volume that is full or not.
+        fn look(&mut self, full: bool, change: impl FnOnce(&mut Sight<'_>)) -> Option<Standstill> {
             self.now += Duration::from_millis(500);
             let mut sight = Sight {
                 run: 1,
                 writable: true,
-                space: Space {
-                    size: 1000 * MIB,
-                    free: free * MIB,
-                },
+                full,
                 committing: false,
                 executed: &self.executed,
                 locked_out: false,
@@ -153,14 +142,11 @@ mod tests {
     }
 
     #[test]
-    fn a_volume_without_room_is_full_until_there_is_some() {
+    fn a_full_volume_is_told_while_it_is_full() {
         let mut bench = Bench::new();
-        assert_eq!(bench.look(17, |_| {}), None);
-        assert_eq!(bench.look(15, |_| {}), Some(Standstill::DiskFull));
-        // A binlog that is purged is no room.
-        assert_eq!(bench.look(31, |_| {}), Some(Standstill::DiskFull));
-        assert_eq!(bench.look(33, |_| {}), None);
-        assert_eq!(bench.look(31, |_| {}), None);
+        assert_eq!(bench.look(false, |_| {}), None);
+        assert_eq!(bench.look(true, |_| {}), Some(Standstill::DiskFull));
+        assert_eq!(bench.look(false, |_| {}), None);
     }
 
     /// mysqld looks again once a minute: until then its commits wait although there is room.
@@ -168,65 +154,59 @@ mod tests {
     fn commits_that_wait_for_room_wait_until_one_ends() {
         let mut bench = Bench::new();
         assert_eq!(
-            bench.look(0, |sight| sight.committing = true),
+            bench.look(true, |sight| sight.committing = true),
             Some(Standstill::DiskFull)
         );
         for _ in 0..100 {
             assert_eq!(
-                bench.look(500, |sight| sight.committing = true),
+                bench.look(false, |sight| sight.committing = true),
                 Some(Standstill::DiskFull)
             );
         }
         bench.executed = set("1-10");
-        assert_eq!(bench.look(500, |sight| sight.committing = true), None);
-    }
-
-    #[test]
-    fn a_volume_of_unknown_size_is_not_full() {
-        let mut bench = Bench::new();
-        assert_eq!(bench.look(0, |sight| sight.space = Space::default()), None);
+        assert_eq!(bench.look(false, |sight| sight.committing = true), None);
     }
 
     #[test]
     fn a_lock_is_told_when_it_lasts_and_with_whoever_holds_it() {
         let mut bench = Bench::new();
         for _ in 0..4 {
-            assert_eq!(bench.look(500, |sight| sight.locked_out = true), None);
+            assert_eq!(bench.look(false, |sight| sight.locked_out = true), None);
             bench.watch.held_by(Some(dba()));
         }
         let held = Some(Standstill::GlobalLock {
             holder: "session 73 of root@10.0.0.7".to_owned(),
         });
-        assert_eq!(bench.look(500, |sight| sight.locked_out = true), held);
+        assert_eq!(bench.look(false, |sight| sight.locked_out = true), held);
         // Clients that gave up come again.
-        assert_eq!(bench.look(500, |_| {}), held);
+        assert_eq!(bench.look(false, |_| {}), held);
         bench.watch.held_by(None);
-        assert_eq!(bench.look(500, |_| {}), None);
+        assert_eq!(bench.look(false, |_| {}), None);
     }
 
     #[test]
     fn a_lock_whose_holder_is_not_known_lasts_as_long_as_somebody_waits() {
         let mut bench = Bench::new();
         for _ in 0..4 {
-            assert_eq!(bench.look(500, |sight| sight.locked_out = true), None);
+            assert_eq!(bench.look(false, |sight| sight.locked_out = true), None);
         }
         let held = Some(Standstill::GlobalLock { holder: String::new() });
-        assert_eq!(bench.look(500, |sight| sight.locked_out = true), held);
-        assert_eq!(bench.look(500, |_| {}), None);
+        assert_eq!(bench.look(false, |sight| sight.locked_out = true), held);
+        assert_eq!(bench.look(false, |_| {}), None);
     }
 
     #[test]
     fn a_moment_a_replica_and_another_process_are_no_standstill() {
         let mut bench = Bench::new();
         for tick in 0..20 {
-            assert_eq!(bench.look(500, |sight| sight.locked_out = tick % 2 == 0), None);
+            assert_eq!(bench.look(false, |sight| sight.locked_out = tick % 2 == 0), None);
             let closed = |sight: &mut Sight<'_>| (sight.locked_out, sight.writable) = (true, false);
-            assert_eq!(bench.look(500, closed), None);
+            assert_eq!(bench.look(false, closed), None);
         }
         for _ in 0..5 {
-            bench.look(0, |sight| sight.locked_out = true);
+            bench.look(true, |sight| sight.locked_out = true);
         }
         let another = |sight: &mut Sight<'_>| (sight.locked_out, sight.run) = (true, 2);
-        assert_eq!(bench.look(500, another), None);
+        assert_eq!(bench.look(false, another), None);
     }
 }

@@ -56,6 +56,12 @@ pub(crate) enum StateError {
         /// The file.
         path: PathBuf,
     },
+    /// It could not be opened when the manager began, and has not been since.
+    #[error("failed to write the state file {path}: it could not be read, so nobody knows what it would replace")]
+    Unknown {
+        /// The file.
+        path: PathBuf,
+    },
     /// There is more to remember than fits.
     #[error("failed to write the state file: {bytes} bytes do not fit into a slot")]
     TooLong {
@@ -304,10 +310,10 @@ enum Slot {
     Newer { format: u32, written_by: String },
 }
 
-/// The state file, open and locked.
+/// The state file, open and locked; or what stands for one that cannot be opened: it holds nothing, and takes nothing.
 #[derive(Debug)]
 pub(crate) struct StateFile {
-    file: File,
+    file: Option<File>,
     path: PathBuf,
     state: State,
     generation: u64,
@@ -376,7 +382,7 @@ impl StateFile {
         let (generation, state) = best.unwrap_or_default();
         Ok((
             Self {
-                file,
+                file: Some(file),
                 path: path.to_owned(),
                 state,
                 generation,
@@ -385,9 +391,28 @@ impl StateFile {
         ))
     }
 
+    /// For a manager that has to say that its volume cannot be read.
+    #[must_use]
+    pub(crate) fn unknown(path: &Path) -> Self {
+        Self {
+            file: None,
+            path: path.to_owned(),
+            state: State::default(),
+            generation: 0,
+        }
+    }
+
+    /// What it holds is known.
+    #[must_use]
+    pub(crate) const fn is_known(&self) -> bool {
+        self.file.is_some()
+    }
+
     /// Gives the volume up, for another manager: before the last user of this one is gone.
     pub(crate) fn unlock(&self) {
-        if let Err(error) = rustix::fs::flock(&self.file, rustix::fs::FlockOperation::Unlock) {
+        if let Some(file) = &self.file
+            && let Err(error) = rustix::fs::flock(file, rustix::fs::FlockOperation::Unlock)
+        {
             tracing::warn!(%error, "failed to unlock the state file");
         }
     }
@@ -400,6 +425,11 @@ impl StateFile {
 
     /// Writes a state and returns when it is durable. After an error the former state holds.
     pub(crate) fn write(&mut self, state: State) -> Result<(), StateError> {
+        let Some(file) = &self.file else {
+            return Err(StateError::Unknown {
+                path: self.path.clone(),
+            });
+        };
         let generation = self.generation + 1;
         let bytes = write_slot(generation, &state)?;
         let offset = if generation.is_multiple_of(2) { SLOT as u64 } else { 0 };
@@ -408,10 +438,9 @@ impl StateFile {
             path: self.path.clone(),
             source,
         };
-        self.file
-            .write_all_at(&bytes, offset)
+        file.write_all_at(&bytes, offset)
             .map_err(|source| io("write", source))?;
-        self.file.sync_data().map_err(|source| io("sync", source))?;
+        file.sync_data().map_err(|source| io("sync", source))?;
         self.generation = generation;
         self.state = state;
         Ok(())
@@ -637,7 +666,7 @@ mod tests {
         let sum = checksum(&slot, body);
         slot.extend_from_slice(&sum);
         slot.extend_from_slice(body);
-        file.file.write_all_at(&slot, SLOT as u64).unwrap();
+        file.file.as_ref().unwrap().write_all_at(&slot, SLOT as u64).unwrap();
         drop(file);
         let error = StateFile::open(&path).unwrap_err().to_string();
         assert!(error.contains("9.0.0") && error.contains("format 2"), "{error}");
@@ -654,6 +683,18 @@ mod tests {
         };
         assert!(matches!(file.write(long), Err(StateError::TooLong { .. })));
         assert_eq!(file.state(), &state(1, 1));
+    }
+
+    #[test]
+    fn what_stands_for_a_file_that_cannot_be_opened_takes_nothing() {
+        let (_dir, path) = file();
+        let mut unknown = StateFile::unknown(&path);
+        assert!(!unknown.is_known());
+        assert!(matches!(unknown.write(state(1, 1)), Err(StateError::Unknown { .. })));
+        assert_eq!(unknown.state(), &State::default());
+        unknown.unlock();
+        assert!(!path.exists());
+        assert!(StateFile::open(&path).unwrap().0.is_known());
     }
 
     #[test]
@@ -676,7 +717,7 @@ mod tests {
             let torn = write_slot(file.generation + 1, &state(99, 99)).unwrap();
             let cut = cut.min(torn.len() - 1);
             let offset = if (file.generation + 1) % 2 == 0 { SLOT as u64 } else { 0 };
-            file.file.write_all_at(&torn[..cut], offset).unwrap();
+            file.file.as_ref().unwrap().write_all_at(&torn[..cut], offset).unwrap();
             drop(file);
             let (file, found) = StateFile::open(&path).unwrap();
             prop_assert_eq!(found, Found::State);

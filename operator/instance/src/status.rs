@@ -100,7 +100,7 @@ fn message(error: Option<&ServerMessage>) -> String {
     })
 }
 
-fn millis(duration: Duration) -> u64 {
+pub(crate) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
@@ -113,7 +113,11 @@ pub(crate) fn differs(before: &proto::Status, after: &proto::Status) -> bool {
 fn steady(status: &proto::Status) -> proto::Status {
     let mut status = status.clone();
     status.seq = 0;
-    status.disk = None;
+    // Only whether it is full.
+    status.disk = status.disk.map(|disk| proto::Disk {
+        full_for_ms: disk.full_for_ms.map(|_age| 0),
+        ..proto::Disk::default()
+    });
     status.connections = 0;
     if let Some(replication) = &mut status.replication {
         // Only whether its source was heard lately: the end of that makes it a witness (rule 2b of docs/failover.md).
@@ -186,6 +190,27 @@ mod tests {
         after.replication.as_mut().unwrap().last_heard_ms = Some(77);
         after.writable = true;
         assert!(differs(&before, &after));
+    }
+
+    #[test]
+    fn of_the_volume_only_that_it_is_full_or_broken_is_news() {
+        let disk = |used_bytes, full_for_ms| proto::Status {
+            disk: Some(proto::Disk {
+                used_bytes,
+                size_bytes: 100,
+                full_for_ms,
+            }),
+            ..proto::Status::default()
+        };
+        assert!(!differs(&disk(10, None), &disk(20, None)));
+        assert!(differs(&disk(10, None), &disk(10, Some(0))));
+        assert!(!differs(&disk(10, Some(0)), &disk(20, Some(500))));
+        assert!(differs(&disk(10, Some(500)), &disk(10, None)));
+        let broken = proto::Status {
+            unreadable: true,
+            ..disk(10, None)
+        };
+        assert!(differs(&disk(10, None), &broken));
     }
 
     fn at(second: i64) -> Timestamp {

@@ -3,17 +3,17 @@
 mod clone;
 mod directory;
 mod recovery;
+mod refill;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mainstay_core::observed::Mysqld;
-use mainstay_mysql::CloneDonor;
+use mainstay_core::observed::{Disk, Mysqld};
 use mainstay_mysql::accounts::InitFile;
 use rustix::process::Signal;
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use self::directory::blocking;
 use crate::caretaker;
@@ -21,10 +21,12 @@ use crate::copy::RESTART_ME;
 use crate::disk;
 use crate::mysqld::{RunError, Runner, Server, chain};
 use crate::process::Exit;
+use crate::restore::RestoreError;
 use crate::secrets::Secrets;
-use crate::server::{Order, Request};
+use crate::server::{Order, Origin, Request};
 use crate::shared::{Process, Shared};
 use crate::state::{Stage, StateError};
+use crate::verdict::{self, Signs, Verdict, Volume};
 
 /// A server that answered for this long before it ended was no failed start.
 const STABLE: Duration = Duration::from_secs(10);
@@ -32,6 +34,8 @@ const STABLE: Duration = Duration::from_secs(10);
 const BACKOFF: [u64; 7] = [0, 1, 2, 4, 8, 16, 30];
 /// What is said of a server that ends cleanly.
 const STOPPING: &str = "it is being stopped";
+/// How long a look at the volume may take.
+const LOOK: Duration = Duration::from_secs(2);
 /// So many starts in a row that failed make it `Failed` rather than `Down`.
 const FAILED_AFTER: usize = 2;
 
@@ -55,6 +59,9 @@ pub(crate) enum SuperviseError {
     /// mysqld ended.
     #[error("{0}")]
     Ended(String),
+    /// What is stored cannot be restored.
+    #[error(transparent)]
+    Restore(RestoreError),
     /// The server does what it does too long, or not at all.
     #[error("{0}")]
     Mysql(mainstay_mysql::MysqlError),
@@ -65,9 +72,20 @@ enum Next {
     /// Start again.
     Again,
     /// Replace the data directory first.
-    Clone(CloneDonor),
+    Clone(Origin),
     /// The end.
     Shutdown,
+}
+
+impl Next {
+    /// What comes next when this is ordered, and something else was before. A pod that is being stopped starts no server
+    /// again, whatever a fence kills meanwhile: nobody would be left to stop that one, and the pod would never end.
+    fn after(self, former: Option<&Self>) -> Self {
+        match former {
+            Some(Self::Shutdown) => Self::Shutdown,
+            Some(Self::Again | Self::Clone(_)) | None => self,
+        }
+    }
 }
 
 async fn until_running(process: &mut watch::Receiver<Process>) {
@@ -84,6 +102,8 @@ pub(crate) struct Supervisor {
     waiting: Vec<oneshot::Sender<Result<(), String>>>,
     /// Starts in a row that failed.
     failures: usize,
+    /// Starts in a row that failed for a reason that may lie in the data directory.
+    refusals: u32,
 }
 
 impl Supervisor {
@@ -94,6 +114,7 @@ impl Supervisor {
             requests,
             waiting: Vec::new(),
             failures: 0,
+            refusals: 0,
         }
     }
 
@@ -103,7 +124,7 @@ impl Supervisor {
         while let Some(step) = steps.pop_front() {
             let next = match step {
                 Next::Shutdown => break,
-                Next::Clone(donor) => self.clone(donor).await,
+                Next::Clone(origin) => self.clone(origin).await,
                 Next::Again => self.once().await,
             };
             steps.push_back(next);
@@ -139,6 +160,7 @@ impl Supervisor {
         self.shared.set_process(|process| {
             process.phase = phase;
             process.failures = u32::try_from(self.failures).unwrap_or(u32::MAX);
+            process.refusals = self.refusals;
             reason.clone_into(&mut process.message);
         });
     }
@@ -162,7 +184,8 @@ impl Supervisor {
         }
     }
 
-    /// Carries out an order while no server runs.
+    /// Carries out an order while no server runs that could be stopped or killed: there is none, or one that makes a data
+    /// directory.
     async fn idle_order(&mut self, request: Option<Request>) -> Option<Next> {
         let Some(Request { order, done }) = request else {
             return Some(Next::Shutdown);
@@ -201,7 +224,7 @@ impl Supervisor {
         let server = self.runner.serve(purpose, &secrets, &[]).map_err(SuperviseError::Run)?;
         self.shared.credentials_applied(&secrets);
         self.started(Mysqld::Starting, server.child.pid());
-        let began = Instant::now();
+        let (began, words) = (Instant::now(), server.words());
         let (next, exit, reason) = self.attend(server, stage).await;
         self.runner.remove_init_file();
         let answered = self.shared.process().phase == Mysqld::Running;
@@ -217,7 +240,41 @@ impl Supervisor {
         if exit == RESTART_ME {
             return Ok(Next::Again);
         }
+        if answered {
+            self.refusals = 0;
+        } else if self.lies_in_the_data(exit, words.signs()).await {
+            self.refusals = self.refusals.saturating_add(1);
+        }
         Err(SuperviseError::Ended(reason))
+    }
+
+    /// Whether the reason for which a server did not start may lie in the data directory.
+    async fn lies_in_the_data(&self, exit: Exit, signs: Signs) -> bool {
+        let volume = if self.is_volume_sound().await {
+            Volume::Sound
+        } else {
+            Volume::Unfit
+        };
+        let verdict = verdict::judge(exit, signs, volume);
+        let lies_there = match verdict {
+            Verdict::Data => true,
+            Verdict::Elsewhere => false,
+            Verdict::UnlessOptions => self.runner.takes_options().await == Some(true),
+        };
+        tracing::info!(?verdict, lies_there, "whether the reason may lie in the data directory");
+        lies_there
+    }
+
+    /// There is room on the volume, and it works, as of now; one that does not say so soon does not.
+    async fn is_volume_sound(&self) -> bool {
+        let paths = self.shared.config.paths.clone();
+        let look = blocking("look at the volume", move || {
+            disk::look(&paths.state(), &paths.volume)?;
+            Ok(disk::space(&paths.volume)?.free >= Disk::FULL)
+        });
+        timeout(LOOK, look)
+            .await
+            .is_ok_and(|has_room| has_room.unwrap_or(false))
     }
 
     /// Says that a server process was started. Why the one before ended is said until this one answers.
@@ -227,6 +284,7 @@ impl Supervisor {
             process.restarts = if process.run == 0 { 0 } else { process.restarts + 1 };
             process.run += 1;
             process.failures = u32::try_from(self.failures).unwrap_or(u32::MAX);
+            process.refusals = self.refusals;
             process.phase = phase;
             process.pid = Some(pid);
         });
@@ -255,11 +313,7 @@ impl Supervisor {
                 request = self.requests.recv() => {
                     let (order, limit) = self.serve_order(request, &server).await;
                     if let Some(order) = order {
-                        // A pod that is being stopped starts no server again, whatever a fence kills meanwhile: nobody
-                        // would be left to stop that one, and the pod would never end.
-                        if !matches!(next, Some(Next::Shutdown)) {
-                            next = Some(order);
-                        }
+                        next = Some(order.after(next.as_ref()));
                         kill_at = limit;
                     }
                 }
@@ -346,5 +400,17 @@ impl Supervisor {
         if let Err(error) = work.await {
             tracing::warn!(error = %chain(&error), "the disk may be full, or broken");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Next;
+
+    #[test]
+    fn a_pod_that_is_being_stopped_starts_no_server_again() {
+        assert!(matches!(Next::Again.after(None), Next::Again));
+        assert!(matches!(Next::Shutdown.after(Some(&Next::Again)), Next::Shutdown));
+        assert!(matches!(Next::Again.after(Some(&Next::Shutdown)), Next::Shutdown));
     }
 }

@@ -184,6 +184,8 @@ pub(crate) struct FakeMysql {
     lock_holder: Mutex<Option<LockHolder>>,
     /// Replicas that connect when semi-sync is switched on.
     joining: Mutex<Vec<DumpThread>>,
+    /// What a purge up to a binlog does.
+    pub(crate) when_purged: Mutex<Option<Box<dyn Fn(&str) + Send>>>,
 }
 
 impl FakeMysql {
@@ -541,6 +543,19 @@ impl Mysql for FakeMysql {
         Ok(self.state.lock().unwrap().executed.clone())
     }
 
+    async fn purge_binlogs(&self, to: &str, limit: Duration) -> Result<(), MysqlError> {
+        self.call(format!("purge_binlogs {to}"));
+        if self.hanging.load(Ordering::SeqCst) {
+            tokio::time::sleep(limit).await;
+            return Err(timed_out("delete binlogs", limit));
+        }
+        let then = self.when_purged.lock().unwrap();
+        if let Some(then) = then.as_ref() {
+            then(to);
+        }
+        Ok(())
+    }
+
     async fn clone_from(&self, _donor: &CloneDonor) -> Result<(), MysqlError> {
         self.call("clone_from");
         Ok(())
@@ -647,6 +662,7 @@ impl Server for FakeServer {
             message: String::new(),
             restarts: 0,
             failures: 0,
+            refusals: 0,
             pid: None,
         }
     }
@@ -678,7 +694,7 @@ impl Server for FakeServer {
 
     async fn clone_from(&self, order: CloneOrder) -> Result<(), String> {
         let former = if order.keep_former { ", keep the former" } else { "" };
-        self.mysql.call(format!("clone from {}{former}", order.donor.host));
+        self.mysql.call(format!("clone from {}{former}", order.origin));
         Ok(())
     }
 }

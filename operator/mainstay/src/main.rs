@@ -50,9 +50,11 @@ fn run(cli: Cli) -> Result<(), String> {
         }
         Command::Instance(command) => {
             logging::start(&cli.log)?;
-            runtime(Some(2))?
-                .block_on(instance::run(command))
-                .and_then(|text| print(&text))
+            let runtime = runtime(Some(2))?;
+            let done = runtime.block_on(instance::run(command));
+            // What waits for a disk that does not answer is not waited for.
+            runtime.shutdown_background();
+            done.and_then(|text| print(&text))
         }
         Command::Crd { folder } => {
             let text = folder.map_or_else(crd::yaml, |folder| crd::write(&folder));

@@ -396,6 +396,14 @@ impl Mysql for Adapter {
         Ok(self.executed(READ_LIMIT).await?.0)
     }
 
+    async fn purge_binlogs(&self, to: &str, limit: Duration) -> Result<(), MysqlError> {
+        // Not by a session that is kept: one that hangs would hold up what comes after it.
+        Session::new(Late::Harmless)
+            .run(&self.dialer, "delete binlogs", limit, &[sql::purge_binlogs(to)])
+            .await
+            .map(|_results| ())
+    }
+
     async fn clone_from(&self, donor: &CloneDonor) -> Result<(), MysqlError> {
         const WHAT: &str = "clone the donor";
         let statements = [

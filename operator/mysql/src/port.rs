@@ -190,6 +190,11 @@ pub trait Mysql: Send + Sync {
     /// before is in there (rule 1 b).
     async fn mark(&self, limit: Duration) -> Result<GtidSet, MysqlError>;
 
+    /// Deletes the binlogs that come before this one, as far as nobody reads them. It waits for room on a volume without any,
+    /// because it writes before it deletes. One that was given up deletes later, and harms nothing: what is to be deleted does
+    /// not change.
+    async fn purge_binlogs(&self, to: &str, limit: Duration) -> Result<(), MysqlError>;
+
     /// Copies the data of `donor` over this server's, which ends with exit code 16. Returns when the server ends.
     async fn clone_from(&self, donor: &CloneDonor) -> Result<(), MysqlError>;
 

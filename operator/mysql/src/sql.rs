@@ -127,6 +127,11 @@ pub(crate) fn serve_clients(serve: bool) -> Statement {
     Statement::plain(format!("SET GLOBAL offline_mode={}", if serve { "OFF" } else { "ON" }))
 }
 
+/// Deletes the binlogs before this one.
+pub(crate) fn purge_binlogs(to: &str) -> Statement {
+    Statement::plain(format!("PURGE BINARY LOGS TO {}", quote::string(to)))
+}
+
 /// The coordinator of a stopped receiver's relay log that waits for the rest of a transaction.
 pub(crate) const WAITING_FOR_THE_REST: &str = "\
 SELECT t.PROCESSLIST_ID FROM performance_schema.replication_applier_status_by_coordinator c \

@@ -102,7 +102,7 @@ async fn an_encrypted_directory_of_300_mib_needs_64_mib() {
     let id = BackupId::parse("nightly-1").unwrap();
     let object = cluster.backup_data(&id, true);
     let meter = Meter::default();
-    let packing = store_directory(&store, &object, root.path(), &|_| false, &sealing, &meter);
+    let packing = store_directory(&store, &object, root.path(), |_| false, &sealing, &meter);
     let packed = peak("store a directory", packing).await.unwrap();
     assert_eq!(packed.content.bytes, SIZE);
 

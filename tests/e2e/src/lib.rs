@@ -21,5 +21,6 @@ pub mod s3;
 pub mod scenarios;
 pub mod sql;
 pub mod testbed;
+pub mod volumes;
 pub mod wait;
 pub mod writer;

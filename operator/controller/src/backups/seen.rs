@@ -195,8 +195,13 @@ fn state<T>(
         (_, JobEnd::Complete) => JobState::Succeeded { stored: None },
         (Some(Main::Running { since }), JobEnd::Not) => JobState::Active {
             progress: heard.and_then(|heard| heard.progress),
-            // What is not known is no reason to give it up: it has a watchdog of its own.
-            moved_at: heard.and_then(|heard| heard.moved_at).unwrap_or(now).max(*since),
+            // What is not known is no reason to give it up: it has a watchdog of its own. But Kubernetes has ended it, and its
+            // node does not say so: who knows whether there still is one.
+            moved_at: heard
+                .and_then(|heard| heard.moved_at)
+                .or_else(|| pod?.ends_by)
+                .unwrap_or(now)
+                .clamp(*since, now.max(*since)),
         },
         (Some(Main::Waiting), JobEnd::Not) => JobState::Waiting {
             since: pod.map_or(job.created_at, |pod| pod.created_at),
@@ -277,6 +282,7 @@ mod tests {
             job: "b-backup".to_owned(),
             ip: None,
             created_at: at(5),
+            ends_by: None,
             trouble: Some("Unschedulable: 0/3 nodes".to_owned()),
             main,
         }
@@ -395,6 +401,14 @@ mod tests {
         };
         assert_eq!(seen(heard(None)), moved(at(2000)));
         assert_eq!(seen(heard(Some(at(30)))), moved(at(30)));
+        // Its node is gone, and with it whoever could say that the pod has ended.
+        let deleted = BackupPodView {
+            ends_by: Some(at(400)),
+            ..running
+        };
+        let seen = |now| state(&job(JobEnd::Not), Some(&deleted), None, now);
+        assert_eq!(seen(at(2000)), moved(at(400)));
+        assert_eq!(seen(at(390)), moved(at(390)), "it has a moment to end");
     }
 
     #[test]

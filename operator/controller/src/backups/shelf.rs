@@ -320,7 +320,7 @@ impl Work {
         };
         let objects = self.requests.typed::<MySQLBackup>(&self.cluster.namespace);
         objects
-            .delete(&backup.name, seen)
+            .delete(&backup.name, seen, None)
             .await
             .map_err(|error| chain(&error))?;
         Ok(())

@@ -202,7 +202,7 @@ impl Executor<'_> {
             uid: Some(uid.to_owned()),
             resource_version: None,
         };
-        let deleted = jobs.delete(name, seen).await;
+        let deleted = jobs.delete(name, seen, None).await;
         if deleted.map_err(|error| ExecuteError::kube(format!("delete the Job {name}"), error))? {
             tracing::info!(name, "deleted the Job of a backup or verification that ended");
         }

@@ -42,8 +42,10 @@ impl Executor<'_> {
 fn outcome(answer: &Result<Reply, CommandError>, verb: VerbKind, took: Duration) -> (&'static str, String) {
     match answer {
         Ok(reply) => match &reply.outcome {
-            // A clone is answered when it begins.
-            Outcome::Applied if verb == VerbKind::Clone => ("applied", format!("handed over in {}", human(took))),
+            // These are answered when they begin.
+            Outcome::Applied if matches!(verb, VerbKind::Clone | VerbKind::Refill) => {
+                ("applied", format!("handed over in {}", human(took)))
+            }
             Outcome::Applied => ("applied", format!("done in {}", human(took))),
             Outcome::Already => ("already", "it was so before".to_owned()),
             Outcome::Refused { reason } => ("refused", format!("refused: {reason}")),

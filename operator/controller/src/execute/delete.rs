@@ -9,11 +9,15 @@ use super::{ExecuteError, Executor};
 use crate::events::Line;
 use crate::kinds;
 
+/// Seconds that a pod gets of which nothing is kept. Not 0, which would take the pod out of the API server while it may still run.
+const AT_ONCE: u32 = 1;
+
 impl Executor<'_> {
     pub(super) async fn delete_pod(
         &self,
         instance: &InstanceName,
         uid: &str,
+        at_once: bool,
         reason: &str,
     ) -> Result<(), ExecuteError> {
         let attempt = || format!("delete the pod {instance}");
@@ -23,11 +27,11 @@ impl Executor<'_> {
             resource_version: None,
         };
         if pods
-            .delete(&instance.0, seen)
+            .delete(&instance.0, seen, at_once.then_some(AT_ONCE))
             .await
             .map_err(|error| ExecuteError::kube(attempt(), error))?
         {
-            tracing::info!(%instance, reason, "deleted a pod");
+            tracing::info!(%instance, at_once, reason, "deleted a pod");
             let note = format!("{instance} is restarted: {reason}");
             self.context
                 .events
@@ -52,7 +56,7 @@ impl Executor<'_> {
             resource_version: Some(resource_version.to_owned()),
         };
         if objects
-            .delete(&key.name, seen)
+            .delete(&key.name, seen, None)
             .await
             .map_err(|error| ExecuteError::kube(attempt(), error))?
         {

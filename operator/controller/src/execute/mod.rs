@@ -3,6 +3,7 @@
 mod apply;
 mod backups;
 mod certificates;
+mod claims;
 mod commands;
 mod delete;
 mod label;
@@ -180,7 +181,24 @@ impl<'a> Executor<'a> {
                 Action::WriteClientCa => self.write_client_ca().await,
                 Action::WriteStoreAccess { destination } => self.write_store_access(destination.as_deref()).await,
                 Action::WriteRecovery { secret, wish } => self.write_recovery(&secret, &wish).await,
-                Action::DeletePod { instance, uid, reason } => self.delete_pod(&instance, &uid, &reason).await,
+                Action::DeletePod {
+                    instance,
+                    uid,
+                    at_once,
+                    reason,
+                } => self.delete_pod(&instance, &uid, at_once, &reason).await,
+                Action::DeleteClaim {
+                    instance,
+                    uid,
+                    resource_version,
+                    reason,
+                } => self.delete_claim(&instance, &uid, &resource_version, &reason).await,
+                Action::GrowClaim {
+                    instance,
+                    uid,
+                    bytes,
+                    reason,
+                } => self.grow_claim(&instance, &uid, bytes, &reason).await,
                 Action::DeleteObject {
                     key,
                     uid,

@@ -181,6 +181,7 @@ async fn a_pod_is_deleted_only_if_it_is_the_one_that_was_seen() {
     let action = Action::DeletePod {
         instance: mainstay_core::rules::InstanceName("shop-0".to_owned()),
         uid: "seen".to_owned(),
+        at_once: true,
         reason: "test".to_owned(),
     };
     let (_, execution, written) = run(None, Fake::failure(409), vec![action]).await;
@@ -189,6 +190,54 @@ async fn a_pod_is_deleted_only_if_it_is_the_one_that_was_seen() {
         "{execution:?}"
     );
     assert_eq!(written[0].1["preconditions"]["uid"], "seen");
+    assert_eq!(written[0].1["gracePeriodSeconds"], 1, "never forced");
+}
+
+#[tokio::test]
+async fn a_claim_is_deleted_only_as_it_was_seen() {
+    let action = Action::DeleteClaim {
+        instance: mainstay_core::rules::InstanceName("shop-0".to_owned()),
+        uid: "seen".to_owned(),
+        resource_version: "7".to_owned(),
+        reason: "test".to_owned(),
+    };
+    let (_, execution, written) = run(None, Fake::failure(409), vec![action]).await;
+    assert!(
+        matches!(execution.failures.as_slice(), [ExecuteError::Lost { .. }]),
+        "{execution:?}"
+    );
+    let [(request, body)] = written.as_slice() else {
+        panic!("{written:?}")
+    };
+    assert_eq!(
+        request,
+        "DELETE /api/v1/namespaces/db/persistentvolumeclaims/data-shop-0"
+    );
+    assert_eq!(body["preconditions"], json!({"uid": "seen", "resourceVersion": "7"}));
+}
+
+#[tokio::test]
+async fn growth_that_is_refused_is_told_and_not_tried_again_at_once() {
+    let grow = || Action::GrowClaim {
+        instance: mainstay_core::rules::InstanceName("shop-0".to_owned()),
+        uid: "seen".to_owned(),
+        bytes: 3 << 30,
+        reason: "test".to_owned(),
+    };
+    let (context, execution, written) = run(None, Fake::failure(403), vec![grow(), grow()]).await;
+    assert_eq!(execution.failures.len(), 1, "{execution:?}");
+    let [(request, body)] = written.as_slice() else {
+        panic!("{written:?}")
+    };
+    assert_eq!(
+        request,
+        "PATCH /api/v1/namespaces/db/persistentvolumeclaims/data-shop-0"
+    );
+    assert_eq!(body["metadata"]["uid"], "seen");
+    assert_eq!(body["spec"]["resources"]["requests"]["storage"], "3Gi");
+    let told = context.memories.refusals(&crate::index::ClusterName::new("db", "shop"));
+    assert_eq!(told[0].about, "PersistentVolumeClaim/data-shop-0");
+    assert_eq!(told[0].reason, mainstay_core::plan::GROWTH_REFUSED);
 }
 
 /// A write of the memory, in epoch 6.

@@ -219,7 +219,7 @@ fn change(old: &InstanceReport, new: &InstanceReport) -> Change {
         steady.behind.clone_from(&old.behind);
         steady.through = old.through;
     }
-    if steady != *old || hears(new) != hears(old) {
+    if steady != *old || hears(new) != hears(old) || new.disk.level() != old.disk.level() {
         return Change::State;
     }
     if archived(new) != archived(old) {

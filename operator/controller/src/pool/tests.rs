@@ -36,6 +36,8 @@ fn report(epoch: u64, seq: u64) -> InstanceReport {
         message: String::new(),
         restarts: 0,
         failures: 0,
+        refusals: 0,
+        unreadable: false,
         standstill: None,
         version: "9.7.4".to_owned(),
         server_uuid: String::new(),
@@ -245,6 +247,39 @@ async fn heartbeats_call_nobody_and_progress_only_those_who_wait() {
         )))
         .unwrap();
     assert!(world.called().await, "a change of state");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_volume_that_fills_up_calls_at_the_marks_and_when_it_is_full() {
+    let world = World::new();
+    let messages = world.dialler.prepare(Vec::new());
+    world.pool.trust(&shop(), Some("CA"));
+    world.pod("a");
+    messages.send(Ok(message(1, report(0, 0)))).unwrap();
+    assert!(world.called().await);
+    world.pool.attend(&shop(), false);
+    let seconds = |full: u64| Some(Duration::from_secs(full));
+    let filled = [
+        (60, None, false),
+        (74, None, false),
+        (79, None, true),
+        (80, None, true),
+        (84, None, false),
+        (100, None, true),
+        (100, seconds(1), true),
+        (100, seconds(2), false),
+        (50, None, true),
+    ];
+    for (n, (used, full_for, called)) in (2..).zip(filled) {
+        let disk = Disk {
+            used,
+            size: 100,
+            full_for,
+        };
+        let report = InstanceReport { disk, ..report(0, 0) };
+        messages.send(Ok(message(n, report))).unwrap();
+        assert_eq!(world.called().await, called, "{used} %, full for {full_for:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,7 +1,7 @@
 //! Problems of single instances.
 
 use crate::action::VerbKind;
-use crate::analyse::{Analysis, Problem, ProblemCode};
+use crate::analyse::{Analysis, Problem, ProblemCode, healing};
 use crate::observed::{InstanceObserved, InstanceReport, Mysqld, Observed, Reach, Standstill};
 use crate::plan;
 use crate::rules::{InstanceName, Phase};
@@ -21,6 +21,7 @@ pub(super) fn all(view: &View<'_>, analysis: &mut Analysis) {
         );
     }
     for instance in view.observed.instances.iter().filter(|instance| view.wanted(instance)) {
+        healing::one(view, instance, analysis);
         match instance.report() {
             Some(report) => heard(view, Seen { instance, report }, analysis),
             None => not_heard(view, instance, analysis),
@@ -167,7 +168,8 @@ fn mysqld(instance: &InstanceObserved, report: &InstanceReport, analysis: &mut A
         return;
     }
     let told = |problem: &Problem| problem.instance.as_ref() == Some(name);
-    if analysis.of(ProblemCode::RecoveryFailed).any(told) {
+    let causes = [ProblemCode::RecoveryFailed, ProblemCode::DataBroken];
+    if causes.into_iter().any(|code| analysis.of(code).any(told)) {
         return;
     }
     // Between two tries that fail it is starting, and nothing is better than before.
@@ -247,6 +249,12 @@ fn running(view: &View<'_>, seen: Seen<'_>, analysis: &mut Analysis) {
 }
 
 fn disk(name: &InstanceName, report: &InstanceReport, analysis: &mut Analysis) {
+    if analysis
+        .of(ProblemCode::VolumeFull)
+        .any(|problem| problem.instance.as_ref() == Some(name))
+    {
+        return;
+    }
     let disk = report.disk;
     let percent = disk.used.saturating_mul(100).checked_div(disk.size).unwrap_or_default();
     if percent >= NEARLY_FULL {

@@ -2,6 +2,7 @@
 
 mod archive;
 mod backups;
+mod healing;
 mod instances;
 mod memory;
 mod problem;
@@ -85,6 +86,7 @@ pub fn analyse(subject: &Subject<'_>, observed: &Observed, now: Timestamp) -> An
     resources::spec(subject, observed, &mut analysis);
     resources::objects(subject, observed, &mut analysis);
     resources::pods(subject, observed, now, &mut analysis);
+    healing::growth(subject, observed, &mut analysis);
     resources::secrets(subject, observed, now, &mut analysis);
     backups::find(subject, observed, now, &mut analysis);
     recovery::failed(subject, observed, &mut analysis);

@@ -19,7 +19,11 @@ pub struct Problem {
 impl ProblemCode {
     /// Whether it may be why an instance does not serve.
     pub(super) fn hinders(self) -> bool {
-        self.kind().severity < Severity::Notice && !matches!(self, Self::DiskNearlyFull | Self::ReplicationLagging)
+        self.kind().severity < Severity::Notice
+            && !matches!(
+                self,
+                Self::DiskNearlyFull | Self::VolumeNotGrown | Self::ReplicationLagging
+            )
     }
 }
 
@@ -204,7 +208,7 @@ problems! {
         "commits wait and are not lost; bring a replica back";
     DiskFull: Critical, Nothing, WritesBlocked,
         "less than 16 MiB are free on the data volume of the open primary, until 32 MiB are and commits end",
-        "PURGE BINARY LOGS, and drop what is not needed; where nothing is free even that waits: then promote another instance (kubectl mainstay promote CLUSTER ANOTHER -n NAMESPACE), or restart this one, which gets the 64 MiB that are kept back (kubectl delete pod INSTANCE -n NAMESPACE)";
+        "what is archived is purged, the volume grows up to spec.storage.maxSize, or an instance with room takes over; if nothing of that can be: PURGE BINARY LOGS, and drop what is not needed; where nothing is free even that waits: then promote another instance (kubectl mainstay promote CLUSTER ANOTHER -n NAMESPACE), or restart this one, which gets the 64 MiB that are kept back (kubectl delete pod INSTANCE -n NAMESPACE)";
     GlobalReadLock: Critical, Nothing, WritesBlocked,
         "for 2 s sessions of the open primary wait for a lock that somebody holds on everything",
         "UNLOCK TABLES in that session, or end it with KILL; commits wait and are not lost";
@@ -247,7 +251,7 @@ problems! {
         "a container of a pod does not stay up",
         "";
     VolumeNotBound: Degraded, Nothing, ResourcesReady,
-        "a claim is not bound while its pod waits for it, or its volume is lost",
+        "a claim is not bound while its pod waits for it",
         "look at the claim's events: kubectl describe pvc data-INSTANCE -n NAMESPACE; if its StorageClass is missing or cannot be used, \
          create the class, or delete the cluster and the claims that are not bound and declare it anew, because \
          spec.storage.storageClassName cannot be changed";
@@ -262,6 +266,22 @@ problems! {
     InstanceUnreachable: Degraded, Nothing, Degraded,
         "a wanted instance has a pod and is not heard for 2 s",
         "";
+    DataBroken: Degraded, Nothing, Degraded,
+        "mysqld of an instance did not start spec.healing.failedStarts times in a row, for a reason that lies in its data directory",
+        "it is cloned from another instance as soon as it is shown that the others contain everything; its whole log: kubectl logs INSTANCE -n NAMESPACE -c mysql";
+    VolumeLost: Degraded, Nothing, Degraded,
+        "the claim of an instance is Lost: its PersistentVolume does not exist any more",
+        "claim and pod are made anew, and it is cloned, as soon as it is shown that the others contain everything; if two of three are lost: \
+         kubectl delete pvc data-INSTANCE -n NAMESPACE --wait=false && kubectl delete pod INSTANCE -n NAMESPACE";
+    VolumeUnreadable: Degraded, Nothing, Degraded,
+        "for some seconds a data volume has answered with I/O errors, or only reads",
+        "claim and pod are made anew, and it is cloned, as soon as it is shown that the others contain everything; look at the disk and at its node";
+    VolumeFull: Degraded, Nothing, Degraded,
+        "for 3 s less than 16 MiB are free on the data volume of an instance that is not the open primary, until 32 MiB are",
+        "what is archived is purged, the volume grows up to spec.storage.maxSize, or it is replaced as soon as it is shown that the others contain everything";
+    HealingPaused: Degraded, Nothing, Degraded,
+        "an instance is in a trouble of which it was healed a short time ago",
+        "it is healed again, each time later, up to an hour; if the same comes back again and again, look at its node and its disk";
     VolumeReplaced: Degraded, Nothing, Degraded,
         "a member is heard with another incarnation",
         "it leaves the members when the others contain everything, then it is cloned";
@@ -292,7 +312,11 @@ problems! {
         "";
     DiskNearlyFull: Degraded, Nothing, Degraded,
         "a data volume is used to 90 % or more",
-        "remove data, or keep binlogs for a shorter time (spec.config.binlog_expire_logs_seconds)";
+        "remove data, or keep binlogs for a shorter time (spec.config.binlog_expire_logs_seconds); or let volumes grow: spec.storage.maxSize, or a larger spec.storage.size";
+    VolumeNotGrown: Degraded, Nothing, Degraded,
+        "Kubernetes refuses to enlarge a volume, or fails to",
+        "nothing else waits for it: use a StorageClass with allowVolumeExpansion for the next cluster, or take the larger size back from spec.storage; \
+         kubectl describe pvc data-INSTANCE -n NAMESPACE";
 
     // The archive of the binlog.
     ArchiveGap: Degraded, Nothing, BinlogArchived,

@@ -224,13 +224,17 @@ fn is_duration(word: &str) -> bool {
 fn volume(subject: &Subject<'_>, observed: &Observed, instance: &InstanceObserved, analysis: &mut Analysis) {
     let Some(claim) = &instance.claim else { return };
     let name = &instance.name;
-    if claim.phase == "Lost" {
-        analysis.found_on_with(
-            ProblemCode::VolumeNotBound,
-            name,
-            format!("the volume of {name} is lost"),
-            "look at the claim's events: kubectl describe pvc data-INSTANCE -n NAMESPACE",
-        );
+    if claim.is_lost() {
+        // With a memory it is an instance's trouble, which is healed.
+        if observed.rules().is_none() {
+            analysis.found_on_with(
+                ProblemCode::VolumeLost,
+                name,
+                format!("the volume of {name} does not exist any more"),
+                "if the cluster is new, replace it: kubectl delete pvc data-INSTANCE -n NAMESPACE --wait=false && kubectl delete pod \
+                 INSTANCE -n NAMESPACE",
+            );
+        }
         return;
     }
     let about = format!("PersistentVolumeClaim/{CLAIM_TEMPLATE}-{name}");

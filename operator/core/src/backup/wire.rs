@@ -68,11 +68,7 @@ impl Outcome {
     /// The termination message: what makes it too long is left out, or cut.
     #[must_use]
     pub fn to_text(&self) -> String {
-        let text = json(self);
-        if text.len() <= LONGEST {
-            return text;
-        }
-        json(&match self {
+        fitting(self, || match self {
             Self::Stored(stored) => Self::Stored(Box::new(StoredBackup {
                 executed: None,
                 ..(**stored).clone()
@@ -105,6 +101,12 @@ impl Task {
     pub fn from_text(text: &str) -> Result<Self, serde_json::Error> {
         serde_json::from_str(text)
     }
+}
+
+/// A termination message: the whole outcome if Kubernetes keeps it, else what `short` makes of it.
+pub(super) fn fitting<T: Serialize>(outcome: &T, short: impl FnOnce() -> T) -> String {
+    let text = json(outcome);
+    if text.len() <= LONGEST { text } else { json(&short()) }
 }
 
 /// A sentence that fits into a termination message.

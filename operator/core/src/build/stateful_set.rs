@@ -6,6 +6,7 @@ use k8s_openapi::api::apps::v1::{
 use k8s_openapi::api::core::v1::{
     PersistentVolumeClaim, PersistentVolumeClaimSpec, PodTemplateSpec, VolumeResourceRequirements,
 };
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use mainstay_api::cluster::DeletionPolicy;
 use serde_json::Value;
@@ -28,7 +29,7 @@ pub(super) fn build(cluster: &ValidatedCluster, inputs: &Inputs, observed: Optio
                 ..Default::default()
             },
             template: template(cluster, inputs, observed),
-            volume_claim_templates: Some(vec![claim(cluster)]),
+            volume_claim_templates: Some(vec![claim(cluster, observed)]),
             // All instances start at once; which one is restarted, and when, is the operator's decision.
             pod_management_policy: Some("Parallel".to_owned()),
             update_strategy: Some(StatefulSetUpdateStrategy {
@@ -81,6 +82,15 @@ fn installed_image(stateful_set: &Value) -> Option<&str> {
     install.get("image")?.as_str()
 }
 
+/// What the claims of a set that exists are made with.
+fn size_of_claims(stateful_set: &Value) -> Option<&str> {
+    let templates = stateful_set.pointer("/spec/volumeClaimTemplates")?.as_array()?;
+    let is_data =
+        |template: &&Value| template.pointer("/metadata/name").and_then(Value::as_str) == Some(CLAIM_TEMPLATE);
+    let template = templates.iter().find(is_data)?;
+    template.pointer("/spec/resources/requests/storage")?.as_str()
+}
+
 fn observed_hash(stateful_set: &Value) -> Option<&str> {
     stateful_set
         .pointer("/spec/template/metadata/annotations")?
@@ -88,8 +98,10 @@ fn observed_hash(stateful_set: &Value) -> Option<&str> {
         .as_str()
 }
 
-/// The claim of an instance. Kubernetes refuses every later change of it, so it holds nothing that may change.
-fn claim(cluster: &ValidatedCluster) -> PersistentVolumeClaim {
+/// The claim of an instance. Kubernetes refuses every later change of it, so it keeps the size with which the set was made: a
+/// claim that is made of it later is asked to grow at once (plan/grow.rs).
+fn claim(cluster: &ValidatedCluster, observed: Option<&Value>) -> PersistentVolumeClaim {
+    let size = observed.and_then(size_of_claims).map(|size| Quantity(size.to_owned()));
     PersistentVolumeClaim {
         metadata: ObjectMeta {
             name: Some(CLAIM_TEMPLATE.to_owned()),
@@ -100,7 +112,13 @@ fn claim(cluster: &ValidatedCluster) -> PersistentVolumeClaim {
             access_modes: Some(vec!["ReadWriteOnce".to_owned()]),
             storage_class_name: cluster.volume.storage_class.clone(),
             resources: Some(VolumeResourceRequirements {
-                requests: Some([("storage".to_owned(), cluster.volume.size.clone())].into()),
+                requests: Some(
+                    [(
+                        "storage".to_owned(),
+                        size.unwrap_or_else(|| cluster.volume.size.clone()),
+                    )]
+                    .into(),
+                ),
                 ..Default::default()
             }),
             ..Default::default()

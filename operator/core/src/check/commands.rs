@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{Checker, Violations, enough};
+use crate::GtidSet;
 use crate::action::{InstanceCommand, Verb};
 use crate::observed::Mysqld;
 use crate::rules::{MemberId, Phase, PrimaryRef, Rules};
@@ -51,7 +52,8 @@ impl Checker<'_> {
                 let open = after.primary.as_ref().is_some_and(|primary| primary.id == command.to);
                 violations.unless(open, 8, || format!("{name} is not the primary and is to write"));
             }
-            Verb::Clone { .. } => self.clone_over(after, &command.to, violations),
+            Verb::Clone { .. } | Verb::Refill { .. } => self.clone_over(after, &command.to, violations),
+            Verb::Purge { stored } => self.purge(&command.to, stored, violations),
         }
     }
 
@@ -102,11 +104,34 @@ impl Checker<'_> {
             .get(name)
             .is_some_and(|rebuild| rebuild.incarnation == to.incarnation);
         violations.unless(intent, 9, || format!("{name} is replaced without a recorded intent"));
-        let empty = self
-            .find(to)
-            .is_some_and(|(_, report)| report.mysqld == Mysqld::Failed && report.server_uuid.is_empty());
-        violations.unless(empty || self.read_only(to).is_some(), 9, || {
-            format!("{name} is replaced unseen")
+        let report = self.find(to).map(|(_, report)| report);
+        let empty = report.is_some_and(|report| report.mysqld == Mysqld::Failed && report.server_uuid.is_empty());
+        // What no mysqld starts on cannot be seen; nobody counts on it, in any life.
+        let broken = report.is_some_and(|report| report.mysqld != Mysqld::Running && report.refusals > 0);
+        let instance = self.observed.instance(name);
+        let alone = instance.is_some_and(|instance| self.nobody_counts_on(instance));
+        let seen = empty || (broken && alone) || self.read_only(to).is_some();
+        violations.unless(seen, 9, || format!("{name} is replaced unseen"));
+    }
+
+    /// Invariant 18: what is purged is in the archive, and every instance that may ask for it has executed it.
+    fn purge(&self, to: &MemberId, stored: &GtidSet, violations: &mut Violations) {
+        let archive = self
+            .open_primary()
+            .and_then(|(_, open)| Some((open, open.archive.as_ref()?)));
+        let archived = archive.is_some_and(|(open, archive)| {
+            let not = archive.behind.union(&archive.missing);
+            open.executed.contains(stored) && stored.intersect(&not).is_empty()
+        });
+        let name = &to.instance;
+        violations.unless(archived, 18, || format!("{name} purges what is not archived"));
+        let counted = self.before.into_iter().flat_map(|rules| &rules.members);
+        let have = counted.map(|id| {
+            self.find(id)
+                .is_some_and(|(_, report)| report.executed.contains(stored))
+        });
+        violations.unless(have.into_iter().all(|has| has), 18, || {
+            format!("{name} purges what a member lacks")
         });
     }
 }

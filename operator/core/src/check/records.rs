@@ -31,6 +31,7 @@ impl Checker<'_> {
         violations.unless(raised || before.owner == after.owner, 3, || {
             "changes the owner within an epoch".to_owned()
         });
+        self.stays_given_up(violations);
         match (&before.phase, &after.phase) {
             (Phase::Electing { .. }, Phase::Open) => self.promotion(before, after, violations),
             (_, Phase::Electing { .. }) => {
@@ -171,6 +172,7 @@ impl Checker<'_> {
         });
         let host = self.subject.host(&primary.id.instance);
         for member in &after.members {
+            self.joins_well(member, violations);
             let follows = self.held(member).is_some_and(|report| {
                 report.set().contains(&set)
                     && report.replication.source_host.as_ref() == Some(&host)
@@ -236,6 +238,7 @@ impl Checker<'_> {
         let Some(primary) = &before.primary else { return };
         let confirmed = self.confirmed(&primary.id).filter(|report| report.writable);
         for member in after.members.difference(&before.members) {
+            self.joins_well(member, violations);
             let joins = match (self.read_only(member), confirmed) {
                 (Some(report), Some(open)) => {
                     let known = open.set().union(&report.set().of_source(&primary.server_uuid));

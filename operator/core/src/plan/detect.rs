@@ -3,13 +3,10 @@
 use std::time::Duration;
 
 use crate::action::VerbKind;
-use crate::observed::{InstanceObserved, Mysqld};
+use crate::observed::{Disk, InstanceObserved, Mysqld};
 use crate::plan::{promotion, routing, text};
 use crate::rules::PrimaryRef;
 use crate::view::{Seen, View};
-
-/// With less room on its volume, in bytes, a member is not expected to receive.
-const ROOM: u64 = 16 << 20;
 
 /// State of a cluster in phase Open.
 #[derive(Debug)]
@@ -176,6 +173,6 @@ fn is_deaf(view: &View<'_>, primary: &PrimaryRef, seen: Seen<'_>) -> bool {
     // Where there is no room for what is received, nothing is: that says nothing of the primary.
     let disk = seen.report.disk;
     let nearly_full = disk.size > 0 && disk.used.saturating_mul(20) >= disk.size.saturating_mul(19);
-    let full = nearly_full && disk.size.saturating_sub(disk.used) < ROOM;
+    let full = nearly_full && disk.size.saturating_sub(disk.used) < Disk::FULL;
     !full && view.follows(seen, &primary.id) && !view.receiving(seen) && has_tried(seen)
 }

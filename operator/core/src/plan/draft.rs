@@ -260,8 +260,12 @@ fn deadline(view: &View<'_>, verb: &Verb) -> Duration {
     match verb {
         Verb::Fence => view.timing.fence,
         Verb::Open { .. } => view.timing.opening,
-        Verb::Attach { .. } | Verb::Allow { .. } | Verb::Mark | Verb::Clone { .. } | Verb::Restart => {
-            view.timing.command
-        }
+        Verb::Attach { .. }
+        | Verb::Allow { .. }
+        | Verb::Mark
+        | Verb::Clone { .. }
+        | Verb::Refill { .. }
+        | Verb::Restart
+        | Verb::Purge { .. } => view.timing.command,
     }
 }

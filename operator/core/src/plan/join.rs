@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use crate::observed::Mysqld;
 use crate::plan::draft::Draft;
 use crate::plan::goal::Goal;
-use crate::plan::{attach, election, list, text};
-use crate::rules::MemberId;
+use crate::plan::{attach, election, heal, list, text};
+use crate::rules::{MemberId, Trouble};
 use crate::view::{Seen, View};
 
 /// What became of the instances that are not members.
@@ -14,10 +14,26 @@ use crate::view::{Seen, View};
 pub(crate) struct Returning<'a> {
     /// They may become members now.
     pub(crate) ready: Vec<Seen<'a>>,
-    /// Their data directories have to be replaced first, and why.
-    pub(crate) rebuild: Vec<(Seen<'a>, String)>,
+    /// Their data directories have to be replaced first.
+    pub(crate) rebuild: Vec<Unfit<'a>>,
     /// Others are about to be ready: a record waits for them, because it begins an epoch.
     pub(crate) on_the_way: bool,
+}
+
+/// An instance that cannot join as it is.
+#[derive(Debug)]
+pub(crate) struct Unfit<'a> {
+    pub(crate) seen: Seen<'a>,
+    pub(crate) why: String,
+    /// What it is healed of, if it would not come back by itself.
+    pub(crate) trouble: Option<Trouble>,
+}
+
+impl<'a> Returning<'a> {
+    fn unfit(&mut self, seen: Seen<'a>, why: String) {
+        let trouble = None;
+        self.rebuild.push(Unfit { seen, why, trouble });
+    }
 }
 
 /// Judges each wanted instance that is neither the primary nor a member, once it is fenced under this epoch.
@@ -33,15 +49,38 @@ pub(crate) fn judge<'a>(view: &View<'a>, open: Seen<'a>, draft: &mut Draft) -> R
             }
             continue;
         }
+        if healed(view, open, seen, &mut returning) {
+            continue;
+        }
         match seen.report.mysqld {
             Mysqld::Running => judge_one(view, open, seen, &mut returning, draft),
-            Mysqld::Failed if seen.half_cloned() => returning.rebuild.push((seen, text::mysqld_not_running(seen))),
+            Mysqld::Failed if seen.half_cloned() => returning.unfit(seen, text::mysqld_not_running(seen)),
             Mysqld::Initialising | Mysqld::Starting | Mysqld::Down | Mysqld::Cloning | Mysqld::Failed => {
                 draft.wait(seen.instance.name.0.clone(), text::to_run(seen));
             }
         }
     }
     returning
+}
+
+/// It does not come back by itself, or must not: its volume was given up, or is about to be; or its data directory is broken, and
+/// it was shown that nothing depends on it.
+fn healed<'a>(view: &View<'a>, open: Seen<'a>, seen: Seen<'a>, returning: &mut Returning<'a>) -> bool {
+    if view.is_given_up(seen.instance) {
+        return true;
+    }
+    let Some((trouble, why)) = heal::due(view, open, seen.instance) else {
+        // Nothing can be done with it where it is, whatever is in the way of another volume.
+        return matches!(
+            heal::trouble(view, seen.instance),
+            Some(Trouble::Lost | Trouble::Unreadable)
+        );
+    };
+    if trouble == Trouble::Data && view.role(&seen.instance.name).is_none() {
+        let trouble = Some(trouble);
+        returning.rebuild.push(Unfit { seen, why, trouble });
+    }
+    true
 }
 
 fn judge_one<'a>(view: &View<'a>, open: Seen<'a>, seen: Seen<'a>, returning: &mut Returning<'a>, draft: &mut Draft) {
@@ -60,20 +99,16 @@ fn judge_one<'a>(view: &View<'a>, open: Seen<'a>, seen: Seen<'a>, returning: &mu
                 format!("the others to contain everything ({reset})"),
             );
         } else {
-            returning.rebuild.push((seen, reset));
+            returning.unfit(seen, reset);
         }
     } else if let Some(errant) = View::errant(seen, open) {
-        returning.rebuild.push((seen, text::errant(seen, open, &errant)));
+        returning.unfit(seen, text::errant(seen, open, &errant));
     } else if set.is_empty() && !open.report.set().is_empty() {
-        returning
-            .rebuild
-            .push((seen, format!("{} has an empty data directory", seen.instance.name)));
+        returning.unfit(seen, format!("{} has an empty data directory", seen.instance.name));
     } else if seen.lacks_purged(open) {
-        returning
-            .rebuild
-            .push((seen, text::lacks_purged(&seen.instance.name, open)));
+        returning.unfit(seen, text::lacks_purged(&seen.instance.name, open));
     } else if let Some(why) = attach::given_up(view, seen) {
-        returning.rebuild.push((seen, why));
+        returning.unfit(seen, why);
     } else if !seen.report.fully_applied() {
         if let Some(after) = view.breaks_in(seen) {
             draft.look_in(after);

@@ -3,7 +3,7 @@
 use crate::action::Verb;
 use crate::plan::draft::Draft;
 use crate::plan::goal::Goal;
-use crate::plan::{attach, text};
+use crate::plan::{attach, heal, text};
 use crate::rules::{InstanceName, MemberId};
 use crate::view::{Seen, View};
 
@@ -29,6 +29,11 @@ fn reason(view: &View<'_>, open: Seen<'_>, id: &MemberId) -> Option<String> {
     if ordinal.is_some_and(|ordinal| ordinal >= view.replicas()) {
         // k is lowered before (rule 9).
         return (view.rules.acks_required <= view.wanted_acks()).then(|| format!("{name} is not wanted any more"));
+    }
+    // Nothing of it is judged by its set, so it need not be fenced: one that cannot write takes no command, and what cuts it off is
+    // the primary.
+    if let Some((_, why)) = view.instance(id).and_then(|instance| heal::due(view, open, instance)) {
+        return Some(why);
     }
     match view.find(id) {
         None => view

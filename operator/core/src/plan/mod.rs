@@ -11,6 +11,8 @@ mod draft;
 mod election;
 mod forced;
 mod goal;
+mod grow;
+mod heal;
 mod join;
 mod labels;
 mod leave;
@@ -18,6 +20,7 @@ mod list;
 mod objects;
 mod open;
 mod promotion;
+mod purge;
 mod rebuild;
 mod recovery;
 mod request;
@@ -131,7 +134,10 @@ fn build(subject: &Subject<'_>, observed: &Observed, analysis: &Analysis, now: T
     secrets::plan(subject, observed, blocked.is_none(), now, draft);
     recovery::secret(subject, observed, now, draft);
     match (blocked, subject.spec) {
-        (None, Ok(spec)) => objects::plan(subject, observed, spec, now, draft),
+        (None, Ok(spec)) => {
+            objects::plan(subject, observed, spec, now, draft);
+            grow::plan(observed, spec, draft);
+        }
         // The conditions say so already.
         (Some(problem), _) => draft.wait_briefly("building", problem.message.clone()),
         (None, Err(_)) => draft.wait_briefly("building", "a spec that can be accepted"),
@@ -144,6 +150,9 @@ pub(crate) use secrets::incomplete as incomplete_secrets;
 
 pub(crate) use bootstrap::{Hindrance, hindrance as hinders_bootstrap};
 pub(crate) use election::moment;
+pub use grow::GROWTH_REFUSED;
+pub(crate) use grow::refusal as growth_refused;
+pub(crate) use heal::{Hindrance as HealingHindrance, hindrance as hinders_healing, trouble, why as why_troubled};
 pub(crate) use recovery::{ORDINAL as RECOVERING, failing as failing_recovery, is_due as is_recovery_due};
 pub(crate) use request::progressed;
 pub(crate) use resume::hindrance as hinders_resumption;

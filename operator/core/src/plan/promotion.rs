@@ -46,8 +46,7 @@ fn wanted_followers(view: &View<'_>, winner: Seen<'_>, have: u32, draft: &mut Dr
         && forced::is_due(view, draft)
     {
         let patient = view.age(request.at) < view.timing.opening;
-        let possible = view.heard().filter(|seen| may_follow(view, *seen, winner)).count();
-        let possible = if patient { count(possible) } else { have };
+        let possible = if patient { able(view, winner) } else { have };
         return view.rules.acks_required.min(possible);
     }
     let age = view.age(view.rules.phase_since);
@@ -56,8 +55,12 @@ fn wanted_followers(view: &View<'_>, winner: Seen<'_>, have: u32, draft: &mut Dr
     }
     draft.look_in(view.timing.first_election.saturating_sub(age));
     // All instances are held by now. Next to recovered data an empty one cannot follow: it is cloned when writes go on.
-    let able = view.heard().filter(|seen| may_follow(view, *seen, winner)).count();
-    count(able).max(view.rules.acks_required)
+    able(view, winner).max(view.rules.acks_required)
+}
+
+/// How many may follow the winner, or do.
+fn able(view: &View<'_>, winner: Seen<'_>) -> u32 {
+    count(view.heard().filter(|seen| may_follow(view, *seen, winner)).count())
 }
 
 /// Attaches everybody who may follow the winner and does not yet.
@@ -88,6 +91,7 @@ pub(crate) fn could_follow(view: &View<'_>, seen: Seen<'_>, winner: Seen<'_>) ->
         && view.held(seen)
         && !view.kept_out(seen.instance)
         && !seen.stuck()
+        && !view.is_given_up(seen.instance)
         && !seen.report.history_reset
         && winner.report.set().contains(&set)
         && !seen.lacks_purged(winner)
@@ -109,6 +113,7 @@ fn followers(view: &View<'_>, winner: Seen<'_>) -> BTreeSet<MemberId> {
     let complete = |seen: &Seen<'_>| {
         view.held(*seen)
             && !view.kept_out(seen.instance)
+            && !view.is_given_up(seen.instance)
             && !seen.report.history_reset
             && view.follows(*seen, &id)
             && seen.report.replication.receiver_running

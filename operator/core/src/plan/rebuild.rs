@@ -1,24 +1,28 @@
-//! Data directories that are replaced by a clone: rule 7 of docs/failover.md.
+//! Data directories that are replaced: by a clone, or by what is stored where clones come to nothing (rule 7 of docs/failover.md).
 
 use std::time::Duration;
 
 use crate::action::Verb;
-use crate::observed::Mysqld;
+use crate::observed::{Mysqld, StoreSecret};
 use crate::plan::draft::Draft;
 use crate::plan::election::moment;
-use crate::plan::requested;
-use crate::rules::{DataLoss, MemberId, Rebuild, Rules};
+use crate::plan::join::Unfit;
+use crate::plan::{heal, requested};
+use crate::rules::{DataLoss, Donor, MemberId, Rebuild, Rules};
 use crate::view::{Seen, View};
 
+/// So many clones in a row may come to nothing before the store is tried, which costs hours where a clone costs minutes.
+const CLONES: u32 = 2;
+
 /// Rebuilds one of the instances that cannot join as they are.
-pub(crate) fn returning(view: &View<'_>, open: Seen<'_>, candidates: &[(Seen<'_>, String)], draft: &mut Draft) {
+pub(crate) fn returning(view: &View<'_>, open: Seen<'_>, candidates: &[Unfit<'_>], draft: &mut Draft) {
     let mut donors: Vec<_> = view
         .members()
         .filter(|seen| view.synced(*seen) && !seen.leaving())
         .collect();
     donors.push(open);
-    for (seen, why) in candidates {
-        rebuild(view, *seen, &donors, why, draft);
+    for unfit in candidates {
+        rebuild(view, unfit, &donors, draft);
     }
 }
 
@@ -33,26 +37,31 @@ pub(crate) fn for_election(view: &View<'_>, winner: Seen<'_>, draft: &mut Draft)
     let mut donors: Vec<_> = view.heard().filter(attached).collect();
     donors.push(winner);
     let judged = |seen: &Seen<'_>| view.fenced(*seen) || seen.half_cloned();
-    let wanted = |seen: &Seen<'_>| judged(seen) && !view.kept_out(seen.instance);
+    let wanted = |seen: &Seen<'_>| judged(seen) && !view.kept_out(seen.instance) && !view.is_given_up(seen.instance);
     for seen in view.heard().filter(outside).filter(wanted) {
         let why = format!(
             "{} cannot follow {}, and too few others can",
             seen.instance.name, winner.instance.name
         );
-        rebuild(view, seen, &donors, &why, draft);
+        let trouble = None;
+        rebuild(view, &Unfit { seen, why, trouble }, &donors, draft);
     }
 }
 
 /// The intent with the incarnation is recorded first, then the command names it: it can hit no other data directory.
-fn rebuild(view: &View<'_>, seen: Seen<'_>, donors: &[Seen<'_>], why: &str, draft: &mut Draft) {
-    let name = &seen.instance.name;
+fn rebuild(view: &View<'_>, unfit: &Unfit<'_>, donors: &[Seen<'_>], draft: &mut Draft) {
+    let Unfit { seen, why, trouble } = unfit;
+    let (seen, name) = (*seen, &seen.instance.name);
     let asked = requested::rebuild(view, seen.instance);
-    if let Some((reason, after)) = too_early(view, seen).filter(|_| !asked) {
+    // Healing has limits of its own.
+    let early = too_early(view, seen).filter(|_| !asked && trouble.is_none());
+    if let Some((reason, after)) = early {
         draft.wait(name.0.clone(), format!("{reason} ({why})"));
         draft.look_in(after);
         return;
     }
-    let Some(donor) = donors.iter().copied().find(|donor| may_give(view, *donor, seen)) else {
+    let failures = failures(view, seen);
+    let Some((donor, verb)) = origin(view, seen, donors, failures) else {
         draft.wait(name.0.clone(), format!("a donor that can be cloned ({why})"));
         return;
     };
@@ -60,26 +69,29 @@ fn rebuild(view: &View<'_>, seen: Seen<'_>, donors: &[Seen<'_>], why: &str, draf
         draft.wait(name.0.clone(), format!("its turn to be rebuilt ({why})"));
         return;
     }
-    if !draft.command(
-        view,
-        seen,
-        Verb::Clone {
-            donor: view.endpoint(donor),
-            keep_former: view.keeps_former_data(),
-        },
-        why,
-    ) {
+    if !draft.command(view, seen, verb, why.as_str()) {
         return;
     }
+    let message = match &donor {
+        Donor::Instance(id) => format!("{why}; it is cloned from {}", id.instance),
+        Donor::Store => {
+            format!("{why}; {failures} attempts to clone it came to nothing, and it is restored from {donor}")
+        }
+    };
     // Not before it was asked for, whosever clock is slow: a request asks for one rebuild.
     let asked_at = view.rules.request.as_ref().filter(|_| asked).map(|request| request.at);
     let decided = asked_at.map_or_else(|| moment(view.now), |at| at.max(moment(view.now)));
     let intent = Rebuild {
         incarnation: seen.report.incarnation.clone(),
-        donor: donor.id(),
+        donor,
+        failures,
         at: decided,
-        reason: why.to_owned(),
+        reason: why.clone(),
         ended: None,
+        healing: match trouble {
+            Some(trouble) => Some(heal::healing(view, seen.instance, *trouble, None)),
+            None => heal::continued(view, name),
+        },
     };
     let mut rebuilds = view.rules.rebuilds.clone();
     rebuilds.insert(name.clone(), intent);
@@ -88,12 +100,49 @@ fn rebuild(view: &View<'_>, seen: Seen<'_>, donors: &[Seen<'_>], why: &str, draf
         data_loss: found_missing(view, seen),
         ..view.rules.clone()
     };
-    draft.record(
-        view,
-        rules,
-        "Rebuild",
-        format!("{why}; it is cloned from {}", donor.instance.name),
-    );
+    draft.record(view, rules, "Rebuild", message);
+}
+
+/// How many attempts in a row came to nothing: the data directory that was to be replaced is still there, or half of another one.
+fn failures(view: &View<'_>, seen: Seen<'_>) -> u32 {
+    let last = view.rules.rebuilds.get(&seen.instance.name);
+    let last = last.filter(|last| last.ended.is_none());
+    let failed = |last: &&Rebuild| last.incarnation == seen.report.incarnation || seen.half_cloned();
+    last.filter(failed).map_or(0, |last| last.failures.saturating_add(1))
+}
+
+/// From where its data come: from one donor after the other, and in between from the store.
+fn origin(view: &View<'_>, seen: Seen<'_>, donors: &[Seen<'_>], failures: u32) -> Option<(Donor, Verb)> {
+    let keep_former = view.keeps_former_data();
+    // The last one is the one that it will follow.
+    let source = donors.last()?;
+    if failures % (CLONES + 1) == CLONES && can_restore(view) {
+        let at_least = source.report.purged.clone();
+        return Some((Donor::Store, Verb::Refill { at_least, keep_former }));
+    }
+    let able: Vec<_> = donors
+        .iter()
+        .copied()
+        .filter(|donor| may_give(view, *donor, seen))
+        .collect();
+    let turn = usize::try_from(failures).unwrap_or_default().checked_rem(able.len())?;
+    let donor = able.get(turn)?;
+    let endpoint = view.endpoint(*donor);
+    Some((
+        Donor::Instance(donor.id()),
+        Verb::Clone {
+            donor: endpoint,
+            keep_former,
+        },
+    ))
+}
+
+/// The instances have the access to a store in which there is a backup that they can read: a private key is not given to them.
+fn can_restore(view: &View<'_>) -> bool {
+    let backup = view.subject.spec.ok().and_then(|spec| spec.backup.as_ref());
+    backup.is_some_and(|backup| backup.destination.key.is_none())
+        && view.observed.secrets.store == StoreSecret::Current
+        && view.observed.backups.told.last_successful.is_some()
 }
 
 /// A clone that did not succeed is tried again soon; a new data directory that has to be replaced again is not.
@@ -131,7 +180,7 @@ fn may_give(view: &View<'_>, donor: Seen<'_>, recipient: Seen<'_>) -> bool {
                 .rules
                 .rebuilds
                 .get(&seen.instance.name)
-                .is_some_and(|rebuild| rebuild.donor == id)
+                .is_some_and(|rebuild| rebuild.donor == Donor::Instance(id.clone()))
     });
     donor.running() && id != recipient.id() && !giving && donor.report.set().contains(&view.rules.baseline)
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::observed::InstanceObserved;
 use crate::plan::{request, text};
 use crate::request::Verb;
-use crate::rules::{InstanceName, Rebuild, Request, RequestState};
+use crate::rules::{Donor, InstanceName, Rebuild, Request, RequestState};
 use crate::view::{Seen, View};
 
 /// A person asked for a rebuild of this instance, and it has not begun.
@@ -83,13 +83,16 @@ pub(crate) fn rebuilt(
         if !view.is_member(seen) {
             return None;
         }
-        let donor = &rebuild.donor.instance;
+        let made = match &rebuild.donor {
+            Donor::Instance(donor) => format!("is a clone of {}", donor.instance),
+            Donor::Store => format!("was restored from {}", rebuild.donor),
+        };
         return Some(if seen.report.incarnation == rebuild.incarnation {
             // It ended before the clone began, and came back as it was.
             let message = format!("{name} ended before its clone began, and is a member as it was: ask again");
             (RequestState::Failed, message)
         } else {
-            let message = format!("{name} is a clone of {donor} and may acknowledge again");
+            let message = format!("{name} {made} and may acknowledge again");
             (RequestState::Done, message)
         });
     }

@@ -151,6 +151,7 @@ fn delete(instance: &InstanceObserved, pod: &PodView, reason: &str, draft: &mut 
     draft.push(Action::DeletePod {
         instance: instance.name.clone(),
         uid: pod.uid.clone(),
+        at_once: false,
         reason: reason.to_owned(),
     });
 }

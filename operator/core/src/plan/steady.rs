@@ -2,7 +2,7 @@
 
 use crate::plan::draft::Draft;
 use crate::plan::goal::{Change, Goal};
-use crate::plan::{acks, attach, join, leave, list, rebuild, switchover};
+use crate::plan::{acks, attach, heal, join, leave, list, purge, rebuild, switchover};
 use crate::rules::{PrimaryRef, Rules};
 use crate::view::{Seen, View};
 
@@ -12,7 +12,7 @@ use crate::view::{Seen, View};
 /// confirmed yet. Joining comes first: it is what makes the others possible.
 pub(crate) fn plan(view: &View<'_>, primary: &PrimaryRef, open: Seen<'_>, draft: &mut Draft) {
     draft.look_in(view.timing.patrol);
-    if switchover::due(view, open, draft) {
+    if switchover::due(view, open, draft) || heal::relieve(view, open, draft) {
         return;
     }
     if rebase(view, open, draft) {
@@ -33,9 +33,11 @@ pub(crate) fn plan(view: &View<'_>, primary: &PrimaryRef, open: Seen<'_>, draft:
         }
     }
     rebuild::returning(view, open, &returning.rebuild, draft);
+    heal::plan(view, open, draft);
 
     let facts_needed = goal.change != Change::None || !returning.ready.is_empty();
     list::put_in_force(view, open, &goal, facts_needed, draft);
+    purge::plan(view, open, draft);
 }
 
 /// The binlogs and GTIDs of a primary that stands alone were reset. It has all there is, so the baseline, by which others will

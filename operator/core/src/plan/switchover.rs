@@ -21,10 +21,15 @@ pub(crate) fn due(view: &View<'_>, open: Seen<'_>, draft: &mut Draft) -> bool {
 
 /// Begins a switchover to the best candidate, if the pre-checks allow it; otherwise nothing is touched.
 pub(crate) fn begin(view: &View<'_>, why: &str, draft: &mut Draft) -> bool {
+    begin_among(view, why, |_| true, draft)
+}
+
+/// The same, to one of those that are `well` besides.
+pub(crate) fn begin_among(view: &View<'_>, why: &str, well: impl Fn(&Seen<'_>) -> bool, draft: &mut Draft) -> bool {
     if draft.records() {
         return false;
     }
-    let Some(candidate) = candidate(view) else {
+    let Some(candidate) = candidate(view, well) else {
         draft.wait(
             "switchover",
             format!("a replica that could take over and has caught up ({why})"),
@@ -37,10 +42,10 @@ pub(crate) fn begin(view: &View<'_>, why: &str, draft: &mut Draft) -> bool {
 }
 
 /// The best of those that pass the pre-checks.
-fn candidate(view: &View<'_>) -> Option<MemberId> {
+fn candidate(view: &View<'_>, well: impl Fn(&Seen<'_>) -> bool) -> Option<MemberId> {
     let best = view
         .members()
-        .filter(|seen| fit(view, seen.instance).is_ok())
+        .filter(|seen| fit(view, seen.instance).is_ok() && well(seen))
         .min_by_key(|seen| (seen.backlog(), seen.report.replication.lag, seen.instance.ordinal));
     best.map(|seen| seen.id())
 }

@@ -53,7 +53,19 @@ fn candidates<'a>(view: &View<'a>, held: &[Seen<'a>]) -> Vec<Seen<'a>> {
     held.iter().copied().filter(wanted).filter(may_win).collect()
 }
 
-type Rank = (bool, bool, bool, bool, Reverse<usize>, Vec<u32>, bool, u64, bool, u32);
+type Rank = (
+    bool,
+    bool,
+    bool,
+    bool,
+    bool,
+    Reverse<usize>,
+    Vec<u32>,
+    bool,
+    u64,
+    bool,
+    u32,
+);
 
 /// Smaller is better; in the order of rule 4.
 fn rank(view: &View<'_>, seen: Seen<'_>, preferred: Option<&MemberId>, everything: &GtidSet, spare: bool) -> Rank {
@@ -65,8 +77,9 @@ fn rank(view: &View<'_>, seen: Seen<'_>, preferred: Option<&MemberId>, everythin
     (
         preferred != Some(&id),
         seen.leaving() || !view.wanted(seen.instance),
-        spare && flaps(view, seen),
+        spare && (flaps(view, seen) || (view.is_primary(seen) && cannot_write(seen))),
         !seen.report.set().contains(everything),
+        cannot_write(seen),
         Reverse(followers),
         version(&seen.report.version),
         !same_zone_as_primary(view, seen),
@@ -91,6 +104,11 @@ fn flaps(view: &View<'_>, seen: Seen<'_>) -> bool {
     let since = view.rules.primary.as_ref().map(|primary| primary.since);
     let began = view.rules.began.unwrap_or(view.rules.phase_since);
     view.is_primary(seen) && since.is_some_and(|since| age(began, since) < view.timing.flap)
+}
+
+/// Its volume takes nothing more: no commit would end there.
+fn cannot_write(seen: Seen<'_>) -> bool {
+    seen.report.unreadable || seen.report.disk.full_for.is_some()
 }
 
 fn same_zone_as_primary(view: &View<'_>, seen: Seen<'_>) -> bool {

@@ -11,7 +11,9 @@ use mainstay_api::status as api;
 
 use super::{people, problems};
 use crate::analyse::ProblemCode;
-use crate::rules::{Incarnation, InstanceName, MemberId, Memory, OperatorId, Phase, PrimaryRef, Rebuild, Rules};
+use crate::rules::{
+    Donor, Healing, Incarnation, InstanceName, MemberId, Memory, OperatorId, Phase, PrimaryRef, Rebuild, Rules, Trouble,
+};
 
 /// Why the memory cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -118,12 +120,45 @@ fn read_primary(primary: &api::Primary) -> Result<PrimaryRef, ReadError> {
 fn read_rebuild(rebuild: &api::Rebuild) -> (InstanceName, Rebuild) {
     let value = Rebuild {
         incarnation: Incarnation(rebuild.incarnation.clone()),
-        donor: member_id(&rebuild.donor),
+        donor: rebuild
+            .donor
+            .as_ref()
+            .map_or(Donor::Store, |donor| Donor::Instance(member_id(donor))),
+        failures: rebuild
+            .failures
+            .map_or(0, |failures| u32::try_from(failures).unwrap_or(0)),
         at: rebuild.at.0,
         reason: rebuild.reason.clone(),
         ended: rebuild.ended.as_ref().map(|ended| ended.0),
+        healing: rebuild.healing.as_ref().map(read_healing),
     };
     (InstanceName(rebuild.instance.clone()), value)
+}
+
+fn read_healing(healing: &api::Healing) -> Healing {
+    Healing {
+        trouble: match healing.trouble {
+            api::Trouble::DataBroken => Trouble::Data,
+            api::Trouble::VolumeLost => Trouble::Lost,
+            api::Trouble::VolumeUnreadable => Trouble::Unreadable,
+            api::Trouble::VolumeFull => Trouble::Full,
+        },
+        claim: healing.claim.clone(),
+        times: u32::try_from(healing.times).unwrap_or(1),
+    }
+}
+
+fn healing(healing: &Healing) -> api::Healing {
+    api::Healing {
+        trouble: match healing.trouble {
+            Trouble::Data => api::Trouble::DataBroken,
+            Trouble::Lost => api::Trouble::VolumeLost,
+            Trouble::Unreadable => api::Trouble::VolumeUnreadable,
+            Trouble::Full => api::Trouble::VolumeFull,
+        },
+        claim: healing.claim.clone(),
+        times: i32::try_from(healing.times).unwrap_or(i32::MAX),
+    }
 }
 
 fn member_id(member: &api::Member) -> MemberId {
@@ -244,10 +279,15 @@ fn rebuilds(rebuilds: &BTreeMap<InstanceName, Rebuild>) -> Vec<api::Rebuild> {
     let write = |(instance, rebuild): (&InstanceName, &Rebuild)| api::Rebuild {
         instance: instance.0.clone(),
         incarnation: rebuild.incarnation.0.clone(),
-        donor: member(&rebuild.donor),
+        donor: match &rebuild.donor {
+            Donor::Instance(id) => Some(member(id)),
+            Donor::Store => None,
+        },
+        failures: (rebuild.failures > 0).then(|| i32::try_from(rebuild.failures).unwrap_or(i32::MAX)),
         at: MicroTime(rebuild.at),
         reason: rebuild.reason.clone(),
         ended: rebuild.ended.map(MicroTime),
+        healing: rebuild.healing.as_ref().map(healing),
     };
     rebuilds.iter().map(write).collect()
 }

@@ -72,6 +72,7 @@ impl Backup {
             settings: settings(wish, problems),
             destination: Destination::of(wish),
             volume: Volume {
+                most: None,
                 size: volume.size.unwrap_or_else(|| instances.size.clone()),
                 bytes: bytes.unwrap_or(instances.bytes),
                 storage_class: volume.storage_class_name.or_else(|| instances.storage_class.clone()),

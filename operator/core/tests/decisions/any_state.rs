@@ -5,8 +5,10 @@ use crate::world::random::Random;
 use jiff::SignedDuration;
 use mainstay_core::GtidSet;
 use mainstay_core::action::VerbKind;
-use mainstay_core::observed::{Mysqld, Reach};
-use mainstay_core::rules::{Incarnation, InstanceName, MemberId, OperatorId, Phase, Request, RequestState};
+use mainstay_core::observed::{ArchiveReport, Mysqld, Reach};
+use mainstay_core::rules::{
+    Donor, Healing, Incarnation, InstanceName, MemberId, OperatorId, Phase, Rebuild, Request, RequestState, Trouble,
+};
 use proptest::prelude::*;
 
 const SETS: [&str; 9] = [
@@ -69,8 +71,9 @@ fn changed(random: &mut Random, replicas: u64, instance: Instance) -> Instance {
         VerbKind::Allow,
         VerbKind::Mark,
         VerbKind::Clone,
+        VerbKind::Refill,
     ];
-    match random.below(20) {
+    match random.below(25) {
         0 => instance.mysqld(*random.pick(&states).unwrap()),
         1 => instance.writable(),
         2 => instance.fenced(),
@@ -102,6 +105,29 @@ fn changed(random: &mut Random, replicas: u64, instance: Instance) -> Instance {
         }
         16 => instance.report(|report| report.history_reset = true),
         17 => instance.pod(|pod| pod.template = Some("t0".to_owned())),
+        20 => instance.report(|report| {
+            report.disk.used = report.disk.size;
+            report.disk.full_for = Some(std::time::Duration::from_secs(5));
+        }),
+        21 => instance.report(|report| report.unreadable = true),
+        22 => instance.mysqld(Mysqld::Down).report(|report| report.refusals = 3),
+        23 => {
+            let instance = instance.claim(|claim| "Lost".clone_into(&mut claim.phase));
+            if random.chance(50) {
+                instance.silent(5)
+            } else {
+                instance
+            }
+        }
+        24 => {
+            let behind = any_set(random);
+            instance.report(|report| {
+                report.archive = Some(ArchiveReport {
+                    behind,
+                    ..ArchiveReport::default()
+                });
+            })
+        }
         18 => {
             let (received, seconds) = (*random.pick(&SETS).unwrap(), random.below(60));
             instance.stuck(received, seconds)
@@ -150,6 +176,16 @@ fn any_state(seed: u64) -> State {
             }
         });
     }
+    if random.chance(50) {
+        state = if random.chance(50) {
+            state.accepted()
+        } else {
+            state.archiving()
+        };
+    }
+    if state.rules.is_some() && random.chance(30) {
+        state = any_healing(&mut random, count, state);
+    }
     if random.chance(20) {
         state = any_recovery(&mut random, replicas, state);
     }
@@ -160,6 +196,41 @@ fn any_state(seed: u64) -> State {
         state = state.template("t2");
     }
     any_request(&mut random, count, state)
+}
+
+/// An instance was healed, or its volume was given up.
+fn any_healing(random: &mut Random, replicas: u64, state: State) -> State {
+    let ordinal = usize::try_from(random.below(replicas)).unwrap();
+    let claims = [
+        Some(format!("claim-{ordinal}")),
+        Some("an-older-claim".to_owned()),
+        None,
+    ];
+    let claim = random.pick(&claims).unwrap().clone();
+    let trouble = *random
+        .pick(&[Trouble::Data, Trouble::Lost, Trouble::Unreadable, Trouble::Full])
+        .unwrap();
+    let age = SignedDuration::from_secs(i64::try_from(random.below(200)).unwrap());
+    let rebuild = Rebuild {
+        incarnation: any_id(random, replicas).incarnation,
+        donor: Donor::Instance(any_id(random, replicas)),
+        failures: 0,
+        at: now() - age,
+        reason: String::new(),
+        ended: random.chance(50).then(now),
+        healing: Some(Healing {
+            trouble,
+            claim,
+            times: 1,
+        }),
+    };
+    let goes = random.chance(30);
+    let state = state.rules(|rules| {
+        rules.rebuilds.insert(name(ordinal), rebuild);
+        // Whose volume was given up is no member: nobody lets it join.
+        rules.members.retain(|member| member.instance != name(ordinal));
+    });
+    state.with(ordinal, |i| i.claim(|claim| claim.deleting = goes))
 }
 
 /// The cluster was to begin with recovered data, which are there or not.

@@ -1,5 +1,6 @@
 //! The archive of the binlog: its condition, and how far status says that it reaches.
 
+use crate::states::backups::with_backup;
 use crate::states::{State, electing, healthy, now, set, subject};
 use jiff::{SignedDuration, Timestamp};
 use mainstay_api::MySQLClusterStatus;
@@ -10,23 +11,12 @@ use mainstay_core::status::status;
 use mainstay_core::subject::Subject;
 use mainstay_core::validate::{SpecProblem, ValidatedCluster};
 
-#[expect(clippy::needless_pass_by_value, reason = "it is a literal")]
-fn spec(backup: serde_json::Value) -> ValidatedCluster {
-    let cluster = serde_json::from_value(serde_json::json!({
-        "apiVersion": "mysql.mainstay.dev/v1",
-        "kind": "MySQLCluster",
-        "metadata": {"name": "shop", "namespace": "prod", "uid": "uid-shop", "generation": 1},
-        "spec": {"replicas": 3, "image": "mysql:9.7.4", "storage": {"size": "1Gi"}, "backup": backup}
-    }));
-    ValidatedCluster::new(&cluster.unwrap()).unwrap()
-}
-
 fn declared() -> ValidatedCluster {
-    spec(serde_json::json!({"store": {"bucket": "backups", "credentialsSecret": {"name": "s3"}}}))
+    with_backup(&serde_json::json!({"store": {"bucket": "backups", "credentialsSecret": {"name": "s3"}}}))
 }
 
 fn disabled() -> ValidatedCluster {
-    spec(serde_json::json!({
+    with_backup(&serde_json::json!({
         "store": {"bucket": "backups", "credentialsSecret": {"name": "s3"}},
         "archive": {"enabled": false},
     }))
@@ -124,7 +114,7 @@ fn without_an_archive_there_is_no_condition_and_what_nobody_can_tell_stays() {
     };
     let before = written(&archiving(failing), &declared(), &MySQLClusterStatus::default());
     assert!(condition(&before).is_some());
-    for other in [disabled(), spec(serde_json::Value::Null)] {
+    for other in [disabled(), with_backup(&serde_json::Value::Null)] {
         assert_eq!(condition(&written(&archiving(whole()), &other, &before)), None);
     }
     // While a primary is elected, and while the spec cannot be accepted.
@@ -210,7 +200,7 @@ fn beyond_a_hole_the_archive_does_not_reach() {
 #[test]
 fn an_archive_that_was_not_declared_is_no_problem() {
     let observed = healthy(3).observation();
-    let none = spec(serde_json::Value::Null);
+    let none = with_backup(&serde_json::Value::Null);
     let subject = Subject {
         spec: Ok(&none),
         ..subject()

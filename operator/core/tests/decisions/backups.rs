@@ -6,7 +6,6 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use mainstay_api::backup::{BackupError, BackupMethod, BackupPhase, BackupStep};
 use mainstay_api::backup_status::BackupSummary;
-use mainstay_api::{MySQLBackupSpec, MySQLBackupStatus};
 use mainstay_core::action::Action;
 use mainstay_core::analyse::{ConditionType, ProblemCode, analyse};
 use mainstay_core::backup::manifest::Method;
@@ -21,8 +20,8 @@ use mainstay_core::names;
 use mainstay_core::observed::{Mysqld, Observed, StoreSecret};
 use mainstay_core::rules::Phase;
 use mainstay_core::subject::Subject;
-use mainstay_core::validate::ValidatedCluster;
 
+use crate::states::backups::{asked_for, with_backup};
 use crate::states::*;
 
 fn minutes_ago(minutes: i64) -> Timestamp {
@@ -31,20 +30,7 @@ fn minutes_ago(minutes: i64) -> Timestamp {
 
 /// A backup that was asked for that many minutes ago and has no status yet.
 fn backup(name: &str, minutes: i64) -> BackupSeen {
-    BackupSeen {
-        name: name.to_owned(),
-        uid: format!("uid-{name}"),
-        created_at: minutes_ago(minutes),
-        deleting: false,
-        spec: MySQLBackupSpec {
-            cluster: "shop".to_owned(),
-            method: None,
-            store: None,
-            schedule: None,
-            scheduled_at: None,
-        },
-        status: MySQLBackupStatus::default(),
-    }
+    asked_for(name, minutes_ago(minutes))
 }
 
 /// The same of a schedule, due when it was created.
@@ -769,13 +755,7 @@ fn an_idle_cluster_is_not_written_to() {
 
 #[expect(clippy::needless_pass_by_value, reason = "it is a literal")]
 fn problems(backup: serde_json::Value, change: impl Fn(&mut Observed)) -> Vec<(ProblemCode, String)> {
-    let cluster = serde_json::from_value(serde_json::json!({
-        "apiVersion": "mysql.mainstay.dev/v1",
-        "kind": "MySQLCluster",
-        "metadata": {"name": "shop", "namespace": "prod", "uid": "uid-shop", "generation": 1},
-        "spec": {"replicas": 3, "image": "mysql:9.7.4", "storage": {"size": "1Gi"}, "backup": backup}
-    }));
-    let spec = ValidatedCluster::new(&cluster.unwrap()).unwrap();
+    let spec = with_backup(&backup);
     let subject = Subject {
         spec: Ok(&spec),
         ..subject()
@@ -849,13 +829,7 @@ fn a_backup_that_failed_is_told_until_one_succeeds() {
 fn the_access_to_the_store_is_written_when_it_is_outdated() {
     let store = serde_json::json!({"store": {"bucket": "b", "credentialsSecret": {"name": "s"}}, "archive": {"enabled": false}});
     let planned = |backup: serde_json::Value, state: StoreSecret| {
-        let cluster = serde_json::from_value(serde_json::json!({
-            "apiVersion": "mysql.mainstay.dev/v1",
-            "kind": "MySQLCluster",
-            "metadata": {"name": "shop", "namespace": "prod", "uid": "uid-shop", "generation": 1},
-            "spec": {"replicas": 3, "image": "mysql:9.7.4", "storage": {"size": "1Gi"}, "backup": backup}
-        }));
-        let spec = ValidatedCluster::new(&cluster.unwrap()).unwrap();
+        let spec = with_backup(&backup);
         let subject = Subject {
             spec: Ok(&spec),
             ..subject()

@@ -4,9 +4,11 @@ use crate::states::{Instance, State, ago, electing, fresh, healthy, id, name, no
 use mainstay_core::action::{Action, Endpoint, InstanceCommand, Record, Recorded, Verb};
 use mainstay_core::build::{PodAddress, endpoint_slices};
 use mainstay_core::check::check;
-use mainstay_core::observed::{Mysqld, ObjectKey, ObjectKind};
+use mainstay_core::observed::{ArchiveReport, Mysqld, ObjectKey, ObjectKind};
 use mainstay_core::plan::Plan;
-use mainstay_core::rules::{DataLoss, Memory, OperatorId, Phase, PrimaryRef, Rebuild, Request, RequestState, Rules};
+use mainstay_core::rules::{
+    DataLoss, Donor, Healing, Memory, OperatorId, Phase, PrimaryRef, Rebuild, Request, RequestState, Rules, Trouble,
+};
 use rstest::rstest;
 
 /// Invariants that a plan with these actions breaks.
@@ -178,6 +180,7 @@ fn delete(ordinal: usize) -> Action {
     Action::DeletePod {
         instance: name(ordinal),
         uid: format!("pod-{ordinal}"),
+        at_once: false,
         reason: String::new(),
     }
 }
@@ -493,10 +496,12 @@ fn invariant_9_no_data_directory_that_counts_is_given_up() {
         changed(state, |rules| {
             let rebuild = Rebuild {
                 incarnation: id(ordinal).incarnation,
-                donor: id(1),
+                donor: Donor::Instance(id(1)),
+                failures: 0,
                 at: now(),
                 reason: String::new(),
                 ended: None,
+                healing: None,
             };
             rules.rebuilds.insert(name(ordinal), rebuild);
         })
@@ -595,4 +600,115 @@ fn invariant_15_the_word_of_a_person_is_about_one_that_takes_part() {
         rules.members.remove(&id(1));
     });
     finds(15, &state, vec![promoted(&state, &[2], |_| {})]);
+}
+
+/// shop-2 is no member, and status names the claim that is given up.
+fn given_up() -> State {
+    outside().rules(|rules| {
+        let rebuild = Rebuild {
+            incarnation: id(2).incarnation,
+            donor: Donor::Instance(id(0)),
+            failures: 0,
+            at: now(),
+            reason: String::new(),
+            ended: None,
+            healing: Some(Healing {
+                trouble: Trouble::Lost,
+                claim: Some("claim-2".to_owned()),
+                times: 1,
+            }),
+        };
+        rules.rebuilds.insert(name(2), rebuild);
+    })
+}
+
+fn delete_claim(ordinal: usize) -> Action {
+    Action::DeleteClaim {
+        instance: name(ordinal),
+        uid: format!("claim-{ordinal}"),
+        resource_version: "1".to_owned(),
+        reason: String::new(),
+    }
+}
+
+#[test]
+fn invariant_16_only_a_volume_that_nobody_counts_on_is_deleted() {
+    let state = given_up();
+    assert_eq!(broken(&state, vec![delete_claim(2)]), [] as [u8; 0]);
+    // Nothing is recorded; another claim; another instance.
+    finds(16, &outside(), vec![delete_claim(2)]);
+    let other = state
+        .clone()
+        .with(2, |i| i.claim(|claim| "claim-new".clone_into(&mut claim.uid)));
+    finds(16, &other, vec![delete_claim(2)]);
+    finds(16, &state, vec![delete_claim(1)]);
+    finds(16, &state, vec![delete_claim(0)]);
+    // A member, in whatever life; no open primary; kept out.
+    let member = state.clone().rules(|rules| {
+        let mut former = id(2);
+        former.incarnation = mainstay_core::rules::Incarnation("an-earlier-life".to_owned());
+        rules.members.insert(former);
+    });
+    finds(16, &member, vec![delete_claim(2)]);
+    let closed = state.clone().with(0, |i| i.silent(60));
+    finds(16, &closed, vec![delete_claim(2)]);
+    let kept = state.clone().rules(|rules| {
+        rules.fences.insert(name(2), now());
+    });
+    finds(14, &kept, vec![delete_claim(2)]);
+    // One risk at a time; and its pod may go, whoever else is impaired.
+    finds(10, &state, vec![delete_claim(2), delete(2)]);
+    let impaired = state.with(1, |i| i.mysqld(Mysqld::Down));
+    assert_eq!(broken(&impaired, vec![delete(2)]), [] as [u8; 0]);
+    finds(11, &outside().with(1, |i| i.mysqld(Mysqld::Down)), vec![delete(2)]);
+}
+
+#[test]
+fn invariant_16_a_volume_that_is_given_up_stays_so() {
+    let state = given_up();
+    finds(16, &state, vec![changed(&state, |rules| rules.rebuilds.clear())]);
+    let joins = |state: &State| {
+        changed(state, |rules| {
+            rules.epoch = 6;
+            rules.members.insert(id(2));
+        })
+    };
+    finds(16, &state, vec![joins(&state)]);
+    assert!(!broken(&outside(), vec![joins(&outside())]).contains(&16));
+    // On another claim it is another matter.
+    let other = state.with(2, |i| i.claim(|claim| "claim-new".clone_into(&mut claim.uid)));
+    assert!(!broken(&other, vec![joins(&other)]).contains(&16));
+}
+
+#[test]
+fn invariants_17_and_18_claims_only_grow_and_binlogs_are_kept_that_somebody_needs() {
+    let grow = |bytes| Action::GrowClaim {
+        instance: name(1),
+        uid: "claim-1".to_owned(),
+        bytes,
+        reason: String::new(),
+    };
+    let state = healthy(3).with(1, |i| i.claim(|claim| claim.requested = Some(10)));
+    assert_eq!(broken(&state, vec![grow(11)]), [] as [u8; 0]);
+    finds(17, &state, vec![grow(10)]);
+    finds(17, &state, vec![grow(9)]);
+    finds(17, &healthy(3), vec![grow(11)]);
+
+    let purge = |text: &str| command(1, 5, Verb::Purge { stored: set(text) });
+    let archived = healthy(3).with(0, |i| {
+        i.report(|report| {
+            report.archive = Some(ArchiveReport {
+                behind: set("a:91-100"),
+                missing: set("a:7"),
+                ..ArchiveReport::default()
+            });
+        })
+    });
+    assert_eq!(broken(&archived, vec![purge("a:8-90")]), [] as [u8; 0]);
+    finds(18, &archived, vec![purge("a:8-91")]);
+    finds(18, &archived, vec![purge("a:1-90")]);
+    finds(18, &healthy(3), vec![purge("a:8-90")]);
+    let behind = archived.clone().with(2, |i| i.set("a:1-80").received("a:81-100"));
+    finds(18, &behind, vec![purge("a:8-90")]);
+    finds(18, &archived.with(2, |i| i.silent(60)), vec![purge("a:8-90")]);
 }

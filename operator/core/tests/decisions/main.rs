@@ -23,6 +23,7 @@ mod convergence;
 mod counterexamples;
 mod documentation;
 mod faults;
+mod healing;
 mod modelled;
 mod problems;
 mod requests;

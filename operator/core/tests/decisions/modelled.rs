@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use crate::states::{Instance, State, does, electing, healthy, id, now, waits};
 use mainstay_core::action::VerbKind;
 use mainstay_core::observed::{InstanceReport, Mysqld};
-use mainstay_core::rules::{Phase, Rebuild};
+use mainstay_core::rules::{Donor, Phase, Rebuild};
 
 fn dead(i: Instance) -> Instance {
     i.silent(3600)
@@ -29,10 +29,12 @@ fn rebuilt(state: State, ordinal: usize, seconds: i64) -> State {
             .collect();
         let rebuild = Rebuild {
             incarnation: id(ordinal).incarnation,
-            donor: id(1),
+            donor: Donor::Instance(id(1)),
+            failures: 0,
             at: now() - jiff::SignedDuration::from_secs(seconds),
             reason: "it was errant".to_owned(),
             ended: None,
+            healing: None,
         };
         rules.rebuilds.insert(id(ordinal).instance, rebuild);
     })

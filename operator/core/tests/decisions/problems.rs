@@ -6,7 +6,7 @@ use mainstay_api::status::{Health, Phase as Shown, ProblemStatus};
 use mainstay_core::action::VerbKind;
 use mainstay_core::analyse::{Analysis, analyse};
 use mainstay_core::observed::{Mysqld, Standstill};
-use mainstay_core::rules::Rebuild;
+use mainstay_core::rules::{Donor, Rebuild};
 use mainstay_core::status::{found, memory, record};
 use mainstay_core::subject::Subject;
 use mainstay_core::validate::ValidatedCluster;
@@ -370,10 +370,12 @@ fn a_rebuild_ends_when_its_instance_is_a_member_again() {
         state.rules(|rules| {
             let intent = Rebuild {
                 incarnation: mainstay_core::rules::Incarnation("an-earlier-life".to_owned()),
-                donor: id(1),
+                donor: Donor::Instance(id(1)),
+                failures: 0,
                 at: now(),
                 reason: "on request".to_owned(),
                 ended: None,
+                healing: None,
             };
             rules.rebuilds.insert(name(2), intent);
         })

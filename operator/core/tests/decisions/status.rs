@@ -14,8 +14,8 @@ use mainstay_core::analyse::Analysis;
 use mainstay_core::observed::{Mysqld, ObjectKey, ObjectKind, Standstill, Warning};
 use mainstay_core::plan::{Plan, plan};
 use mainstay_core::rules::{
-    Change, ChangeKind, DataLoss, Incarnation, Memory, OperatorId, Phase, Phases, PrimaryRef, Rebuild, Request,
-    RequestState, Rules,
+    Change, ChangeKind, DataLoss, Donor, Healing, Incarnation, Memory, OperatorId, Phase, Phases, PrimaryRef, Rebuild,
+    Request, RequestState, Rules, Trouble,
 };
 use mainstay_core::status::{memory, record, status, told};
 use mainstay_core::subject::Subject;
@@ -137,10 +137,18 @@ fn any_rules(seed: u64) -> Rules {
     let preferred = random.chance(50).then(|| id(1));
     let rebuild = Rebuild {
         incarnation: Incarnation("old".to_owned()),
-        donor: id(1),
+        donor: Donor::Instance(id(1)),
+        failures: 0,
         at: any_moment(&mut random),
         reason: "why".to_owned(),
         ended: random.chance(50).then(|| any_moment(&mut random)),
+        healing: random.chance(50).then(|| Healing {
+            trouble: *random
+                .pick(&[Trouble::Data, Trouble::Lost, Trouble::Unreadable, Trouble::Full])
+                .unwrap(),
+            claim: random.chance(50).then(|| "claim-2".to_owned()),
+            times: u32::try_from(random.below(9)).unwrap(),
+        }),
     };
     let began = any_moment(&mut random);
     Rules {

@@ -2,9 +2,9 @@
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, MicroTime};
+use mainstay_api::MySQLClusterStatus;
 use mainstay_api::backup::BackupPhase;
 use mainstay_api::backup_status::{VerificationResult, VerificationStatus};
-use mainstay_api::{MySQLBackupSpec, MySQLBackupStatus, MySQLClusterStatus};
 use mainstay_core::analyse::analyse;
 use mainstay_core::backup::BackupId;
 use mainstay_core::backup::plan::{BackupAction, BackupSeen, Declared, JobSeen, JobState, Seen, plan};
@@ -15,6 +15,7 @@ use mainstay_core::status::{News, news, status};
 use mainstay_core::subject::Subject;
 use mainstay_core::validate::ValidatedCluster;
 
+use crate::states::backups::{asked_for, with_backup};
 use crate::states::{State, electing, healthy, now, set, subject};
 
 /// At noon a schedule of every hour becomes known.
@@ -24,17 +25,11 @@ fn after(minutes: i64) -> Timestamp {
 
 #[expect(clippy::needless_pass_by_value, reason = "it is a literal")]
 fn spec(verification: serde_json::Value) -> ValidatedCluster {
-    let cluster = serde_json::from_value(serde_json::json!({
-        "apiVersion": "mysql.mainstay.dev/v1",
-        "kind": "MySQLCluster",
-        "metadata": {"name": "shop", "namespace": "prod", "uid": "uid-shop", "generation": 1},
-        "spec": {"replicas": 3, "image": "mysql:9.7.4", "storage": {"size": "1Gi"}, "backup": {
-            "store": {"bucket": "backups", "credentialsSecret": {"name": "s3"}},
-            "archive": {"enabled": false},
-            "verification": verification,
-        }}
-    }));
-    ValidatedCluster::new(&cluster.unwrap()).unwrap()
+    with_backup(&serde_json::json!({
+        "store": {"bucket": "backups", "credentialsSecret": {"name": "s3"}},
+        "archive": {"enabled": false},
+        "verification": verification,
+    }))
 }
 
 fn hourly() -> ValidatedCluster {
@@ -43,24 +38,10 @@ fn hourly() -> ValidatedCluster {
 
 /// A backup that was asked for that many minutes after noon.
 fn backup(name: &str, minutes: i64, phase: Option<BackupPhase>) -> BackupSeen {
-    BackupSeen {
-        name: name.to_owned(),
-        uid: format!("uid-{name}"),
-        created_at: after(minutes),
-        deleting: false,
-        spec: MySQLBackupSpec {
-            cluster: "shop".to_owned(),
-            method: None,
-            store: None,
-            schedule: None,
-            scheduled_at: None,
-        },
-        status: MySQLBackupStatus {
-            phase,
-            completed_at: phase.map(|_| MicroTime(after(minutes))),
-            ..MySQLBackupStatus::default()
-        },
-    }
+    let mut seen = asked_for(name, after(minutes));
+    seen.status.phase = phase;
+    seen.status.completed_at = phase.map(|_| MicroTime(after(minutes)));
+    seen
 }
 
 fn succeeded(name: &str, minutes: i64) -> BackupSeen {

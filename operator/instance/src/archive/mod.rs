@@ -8,6 +8,7 @@
 mod catalog;
 mod growth;
 mod merge;
+pub(crate) mod purge;
 mod session;
 mod source;
 #[cfg(test)]
@@ -33,7 +34,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::shared::Shared;
 use session::{Ended, Session, until_finished};
-use source::SourceError;
+pub(crate) use source::SourceError;
 
 /// Why nothing can be stored.
 #[derive(Debug, thiserror::Error)]

@@ -22,6 +22,7 @@ use super::merge::merge;
 use super::source::{Piece, Rest, Source, SourceError};
 use super::upload::{Uploaded, upload};
 use super::{Fault, Told};
+use crate::isolation::{Contacts, Verdict, judge};
 use crate::shared::Shared;
 
 /// How long the server may take to say what it has executed.
@@ -389,8 +390,12 @@ impl<'a> Session<'a> {
         }
         self.stored_at = Instant::now();
         let told = self.shared.state().told;
-        let contacts = self.shared.hearing.contacts(&told);
-        let heard = contacts.age_in_cluster().is_some_and(|age| age < timing.fencing / 3);
+        // The API server may be heard by one that was deposed, too.
+        let contacts = Contacts {
+            api_server: None,
+            ..self.shared.hearing.contacts(&told)
+        };
+        let heard = judge(&contacts, timing.fencing) == Verdict::Connected;
         let (Some(whole), true) = (self.whole, heard || told.acks_required == 0) else {
             return Ok(());
         };

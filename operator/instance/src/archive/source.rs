@@ -52,6 +52,14 @@ pub(crate) enum SourceError {
     },
 }
 
+impl SourceError {
+    /// The file is not there: it was deleted.
+    #[must_use]
+    pub(super) fn is_gone(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
+    }
+}
+
 /// Transactions that follow each other in one file, to become a segment.
 pub(super) struct Piece {
     /// The file, which may have been deleted meanwhile.
@@ -183,7 +191,7 @@ impl Reading {
 }
 
 /// The files, oldest first.
-fn list(directory: &Path) -> Result<Vec<PathBuf>, SourceError> {
+pub(super) fn list(directory: &Path) -> Result<Vec<PathBuf>, SourceError> {
     let path = directory.join(INDEX);
     let text = match std::fs::read_to_string(&path) {
         Ok(text) => text,
@@ -201,15 +209,23 @@ fn list(directory: &Path) -> Result<Vec<PathBuf>, SourceError> {
     Ok(files)
 }
 
-/// The file behind another one in the server's list.
+/// The file behind another one in the server's list; behind one that is not in there any more, because it was deleted while
+/// it was read, the oldest of those that are.
 fn follower(directory: &Path, path: &Path) -> Result<Option<PathBuf>, SourceError> {
-    let files = list(directory)?;
-    let at = files.iter().position(|file| file == path);
-    Ok(at.and_then(|at| files.get(at + 1)).cloned())
+    let mut files = list(directory)?;
+    let at = files.iter().position(|file| file == path).map(|at| at + 1);
+    let later = |file: &PathBuf| number(path).is_some_and(|own| number(file) > Some(own));
+    let at = at.or_else(|| files.iter().position(later));
+    Ok(at.filter(|at| *at < files.len()).map(|at| files.swap_remove(at)))
 }
 
-/// What was logged before a file.
-fn previous(path: &Path) -> Result<GtidSet, SourceError> {
+/// The number in a file's name, which rises from file to file.
+fn number(path: &Path) -> Option<u64> {
+    path.extension()?.to_str()?.parse().ok()
+}
+
+/// What was logged before a file; `None` when it does not say so yet.
+pub(super) fn previous(path: &Path) -> Result<Option<GtidSet>, SourceError> {
     let mut reading = Reading::open(path.to_owned(), None).map_err(|source| SourceError::Io {
         path: path.to_owned(),
         source,
@@ -218,24 +234,29 @@ fn previous(path: &Path) -> Result<GtidSet, SourceError> {
     while reading.read(&mut found)? {
         for found in found.drain(..) {
             match found {
-                Found::Previous(set) => return Ok(set),
+                Found::Previous(set) => return Ok(Some(set)),
                 Found::Format(_) => {}
-                Found::Transaction(_) | Found::Rotated(_) | Found::Stopped => return Ok(GtidSet::new()),
+                Found::Transaction(_) | Found::Rotated(_) | Found::Stopped => return Ok(None),
             }
         }
     }
     // The server has made it, and not written to it yet.
-    Ok(GtidSet::new())
+    Ok(None)
 }
 
 impl Source {
     /// Begins with the first transaction that is not stored; with the oldest one, if nobody knows what is stored.
     pub(super) fn open(directory: &Path, purged: &GtidSet, stored: Option<&GtidSet>) -> Result<Self, SourceError> {
         let files = list(directory)?;
-        let mut begin = files.first().cloned();
+        // A file that is named and not there was deleted meanwhile, or behind the server's back.
+        let mut begin = files.iter().find(|file| file.exists()).cloned();
         if let Some(stored) = stored {
             for file in files.iter().rev() {
-                if stored.contains(&previous(file)?) {
+                let previous = match previous(file) {
+                    Err(error) if error.is_gone() => continue,
+                    previous => previous?.unwrap_or_default(),
+                };
+                if stored.contains(&previous) {
                     begin = Some(file.clone());
                     break;
                 }

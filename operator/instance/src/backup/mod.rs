@@ -210,10 +210,7 @@ async fn make_until(
     let made = tokio::select! {
         made = work.all() => made,
         () = stop => Err(Failure::new("Interrupted", "the pod was asked to stop")),
-        () = course.stalled(settings.stall) => {
-            let minutes = settings.stall.as_secs() / 60;
-            Err(Failure::new("Stalled", format!("nothing moved for {minutes} minutes while {}", course.doing())))
-        }
+        failure = course.stalled(settings.stall) => Err(failure),
     };
     servers.kill();
     if made.is_err() {

@@ -7,6 +7,8 @@ use std::time::Duration;
 use mainstay_core::backup::plan::{BackupStep, Progress};
 use tokio::time::{Instant, sleep};
 
+use super::Failure;
+
 /// Over how long a rate is measured.
 const WINDOW: Duration = Duration::from_secs(10);
 /// Between two looks whether it moves.
@@ -122,7 +124,7 @@ impl Course {
     }
 
     /// The present step, in words.
-    pub(crate) fn doing(&self) -> &'static str {
+    fn doing(&self) -> &'static str {
         match self.lock().step {
             BackupStep::Copy => "the donor was copied",
             BackupStep::Boot => "the copy was started",
@@ -134,14 +136,16 @@ impl Course {
         }
     }
 
-    /// Returns when nothing has moved for so long.
-    pub(crate) async fn stalled(&self, limit: Duration) {
-        loop {
-            if self.lock().moved.elapsed() >= limit {
-                return;
-            }
+    /// Returns when nothing has moved for so long, with what is said then.
+    pub(crate) async fn stalled(&self, limit: Duration) -> Failure {
+        while self.lock().moved.elapsed() < limit {
             sleep(LOOK).await;
         }
+        let minutes = limit.as_secs() / 60;
+        Failure::new(
+            "Stalled",
+            format!("nothing moved for {minutes} minutes while {}", self.doing()),
+        )
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -172,7 +176,7 @@ mod tests {
             std::future::pending::<()>().await;
         };
         tokio::select! {
-            () = course.stalled(limit) => {}
+            _failure = course.stalled(limit) => {}
             () = moves => {}
         }
         let elapsed = began.elapsed();

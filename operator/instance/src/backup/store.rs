@@ -97,13 +97,13 @@ pub(super) async fn upload(
     course: &Course,
 ) -> Result<Packed, Failure> {
     let failed = |error| Failure::of("UploadFailed", &error);
-    let total = content_size(data, &is_left_out).await.map_err(failed)?;
+    let total = content_size(data, is_left_out).await.map_err(failed)?;
     course.begin(BackupStep::Upload, Some(total));
     let key = access.cluster.backup_data(id, access.recipient.is_some());
     let sealing = sealing(access);
     let meter = Meter::default();
     let mut looks = interval(LOOK);
-    let storing = store_directory(store, &key, data, &is_left_out, &sealing, &meter);
+    let storing = store_directory(store, &key, data, is_left_out, &sealing, &meter);
     tokio::pin!(storing);
     loop {
         tokio::select! {

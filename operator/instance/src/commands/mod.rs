@@ -7,6 +7,7 @@ mod clone;
 mod fence;
 mod mark;
 mod open;
+mod purge;
 mod relogin;
 mod restart;
 mod set_right;
@@ -221,7 +222,8 @@ impl Commands {
     /// Whether what was told of the list is so now.
     async fn list_ended(&self, verb: &Verb, succeeded: bool) -> ListEnded {
         match (verb, succeeded) {
-            (Verb::Mark, _) | (Verb::Fence | Verb::Attach { .. } | Verb::Clone { .. } | Verb::Restart, false) => {
+            (Verb::Mark | Verb::Purge { .. }, _)
+            | (Verb::Fence | Verb::Attach { .. } | Verb::Clone { .. } | Verb::Refill { .. } | Verb::Restart, false) => {
                 ListEnded::Untouched
             }
             (Verb::Allow { .. } | Verb::Open { .. }, false) if !self.is_closed().await => ListEnded::Failed,
@@ -348,7 +350,7 @@ impl Commands {
             deadline,
         };
         self.shared.end_remainder().await;
-        if !matches!(verb, Verb::Allow { .. } | Verb::Mark) {
+        if !matches!(verb, Verb::Allow { .. } | Verb::Mark | Verb::Purge { .. }) {
             self.duties.stop().await;
             self.archive.end().await;
         }
@@ -356,6 +358,7 @@ impl Commands {
             Verb::Fence => fence::fence(&context).await,
             Verb::Restart => restart::restart(&context).await,
             Verb::Clone { donor, keep_former } => clone::clone(&context, donor, *keep_former).await,
+            Verb::Refill { at_least, keep_former } => clone::refill(&context, at_least, *keep_former).await,
             Verb::Attach { source } => {
                 context.ready().await?;
                 attach::attach(&context, source).await
@@ -384,6 +387,10 @@ impl Commands {
                 context.ready().await?;
                 mark::mark(&context).await
             }
+            Verb::Purge { stored } => {
+                context.ready().await?;
+                purge::purge(&context, stored).await
+            }
         }
     }
 }
@@ -396,7 +403,13 @@ fn tell(before: &Persisted, head: &Head, verb: &Verb, own: &MemberId) -> Persist
         ..before.clone()
     };
     match verb {
-        Verb::Fence | Verb::Mark | Verb::Restart | Verb::Attach { .. } | Verb::Clone { .. } => {}
+        Verb::Fence
+        | Verb::Mark
+        | Verb::Restart
+        | Verb::Attach { .. }
+        | Verb::Clone { .. }
+        | Verb::Refill { .. }
+        | Verb::Purge { .. } => {}
         Verb::Open {
             members,
             acks_required,

@@ -25,6 +25,19 @@ pub(super) struct Bench {
 
 impl Bench {
     pub(super) fn new(state: ServerState) -> Self {
+        Self::with_file(state, |path| {
+            let (mut file, _) = StateFile::open(path).unwrap();
+            let known = crate::state::State {
+                incarnation: LIFE.to_owned(),
+                stage: Stage::Ready,
+                ..Default::default()
+            };
+            file.write(known).unwrap();
+            file
+        })
+    }
+
+    fn with_file(state: ServerState, file: impl FnOnce(&std::path::Path) -> StateFile) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let config = testing::config(dir.path());
         for path in [
@@ -38,13 +51,7 @@ impl Bench {
             std::fs::write(config.paths.system_secret.join(name), "password").unwrap();
         }
         let secrets = Secrets::read(&config.paths);
-        let (mut file, _) = StateFile::open(&config.paths.state()).unwrap();
-        let known = crate::state::State {
-            incarnation: LIFE.to_owned(),
-            stage: Stage::Ready,
-            ..Default::default()
-        };
-        file.write(known).unwrap();
+        let file = file(&config.paths.state());
         let mysql = Arc::new(FakeMysql::new(state));
         let server = Arc::new(FakeServer {
             mysql: Arc::clone(&mysql),
@@ -656,6 +663,96 @@ async fn a1_restart_stops_cleanly_only_what_is_read_only() {
         bench.mysql.calls(),
         ["set_super_read_only", "end_client_sessions", "kill"]
     );
+}
+
+const BINLOG_UUID: &str = "1a1a709b-ecad-11f1-aef9-02fc00000001";
+
+fn logged(text: &str) -> GtidSet {
+    format!("{BINLOG_UUID}:{text}").parse().unwrap()
+}
+
+/// Three binlogs: 1-5, extra:7, mainstay:1; 6-8, mainstay:2; 9.
+fn write_binlogs(bench: &Bench) -> std::path::PathBuf {
+    let data = bench.shared.config.paths.data();
+    std::fs::create_dir_all(&data).unwrap();
+    let files: [&[u8]; 3] = [
+        include_bytes!("../../../mysql/tests/data/plain.binlog"),
+        include_bytes!("../../../mysql/tests/data/compressed.binlog"),
+        include_bytes!("../../../mysql/tests/data/unchecked.binlog"),
+    ];
+    let mut index = String::new();
+    for (number, bytes) in (1..).zip(files) {
+        std::fs::write(data.join(format!("binlog.00000{number}")), bytes).unwrap();
+        index.push_str(&format!("./binlog.00000{number}\n"));
+    }
+    std::fs::write(data.join("binlog.index"), index).unwrap();
+    let purged = data.clone();
+    *bench.mysql.when_purged.lock().unwrap() = Some(Box::new(move |to| {
+        for number in 1..=3 {
+            let name = format!("binlog.00000{number}");
+            if name.as_str() < to {
+                // It may have been purged before.
+                drop(std::fs::remove_file(purged.join(name)));
+            }
+        }
+    }));
+    data
+}
+
+#[tokio::test]
+async fn a_purge_deletes_what_is_stored_and_changes_nothing_else() {
+    for state in [testing::primary(1), testing::replica()] {
+        let bench = Bench::new(state.clone());
+        let data = write_binlogs(&bench);
+        let purge = |stored: &str| Verb::Purge { stored: logged(stored) };
+        assert!(already(&bench.give(1, 1, purge("1-4:extra:7:mainstay:1")).await));
+        assert_eq!(bench.mysql.calls(), Vec::<String>::new());
+        let reply = bench.give(1, 2, purge("1-8:extra:7:mainstay:1")).await;
+        assert!(applied(&reply));
+        assert_eq!(bench.mysql.calls(), ["purge_binlogs binlog.000002"]);
+        assert!(!data.join("binlog.000001").exists() && data.join("binlog.000002").exists());
+        let status = reply.status.unwrap();
+        assert_eq!(status.writable, !state.super_read_only);
+        assert!(!status.list_uncertain);
+        assert!(already(&bench.give(1, 3, purge("1-8:extra:7:mainstay:1")).await));
+        assert!(applied(&bench.give(1, 4, purge("1-9:extra:7:mainstay:1-2")).await));
+        assert!(already(&bench.give(1, 5, purge("1-9:extra:7:mainstay:1-2")).await));
+        assert!(data.join("binlog.000003").exists(), "it is written to");
+    }
+}
+
+#[tokio::test]
+async fn a_purge_that_cannot_be_says_why_and_kills_nobody() {
+    let bench = Bench::new(testing::primary(1));
+    write_binlogs(&bench);
+    let purge = || Verb::Purge {
+        stored: logged("1-8:extra:7:mainstay:1-2"),
+    };
+    bench.mysql.hang_commits();
+    refused(&bench.give(1, 1, purge()).await, "delete binlogs");
+    let bench = Bench::new(testing::primary(1));
+    write_binlogs(&bench);
+    *bench.mysql.when_purged.lock().unwrap() = None;
+    refused(&bench.give(1, 1, purge()).await, "still being read");
+    bench.server.running.store(false, Ordering::SeqCst);
+    refused(&bench.give(1, 2, purge()).await, "mysqld is down");
+    assert_eq!(bench.called("kill"), 0);
+}
+
+#[tokio::test]
+async fn who_does_not_know_what_it_was_told_says_so_and_is_told_nothing() {
+    let bench = Bench::with_file(closed(), |path| StateFile::unknown(path));
+    let status = bench.shared.observe().await;
+    assert_eq!(status.incarnation, "");
+    assert!(status.history_reset, "nobody may compare by its set");
+    refused(&bench.give_to("", 1, 1, Verb::Fence).await, "could not be read");
+    assert!(!bench.shared.knows_state());
+    // The volume is there again.
+    let found = bench.shared.open_state().await.unwrap();
+    assert_eq!(found, crate::state::Found::Nothing);
+    assert!(bench.shared.knows_state() && !bench.shared.observe().await.history_reset);
+    assert!(already(&bench.give_to("", 1, 1, Verb::Fence).await));
+    assert_eq!(bench.shared.state().told.epoch, 1);
 }
 
 #[tokio::test]

@@ -38,6 +38,17 @@ pub(crate) enum RestoreError {
         /// Which backup.
         backup: String,
     },
+    /// What comes after it is neither in the archive nor to be had from the primary.
+    #[error(
+        "the backup {backup} and the archive behind it do not hold {missing}, which the primary has purged: make another \
+         backup"
+    )]
+    TooOld {
+        /// Which backup.
+        backup: String,
+        /// What is missing.
+        missing: GtidSet,
+    },
     /// It was made in a way that is not known here.
     #[error(
         "the backup {backup} has {what}, which this version does not expect: use a newer Mainstay, or another backup"
@@ -182,7 +193,7 @@ impl RestoreError {
             // That the keys fit is known before anything is fetched: what cannot be decrypted later is damaged.
             Self::Catalog(CatalogError::Key { .. }) => "KeyMissing",
             Self::Catalog(CatalogError::SegmentMissing { .. }) => "SegmentMissing",
-            Self::Catalog(_) | Self::Empty { .. } | Self::Unknown { .. } => "NotRecoverable",
+            Self::Catalog(_) | Self::Empty { .. } | Self::TooOld { .. } | Self::Unknown { .. } => "NotRecoverable",
             Self::Archive(ArchiveError::Target { .. }) | Self::Volume { .. } => "VolumeFailed",
             Self::Archive(_) | Self::Segment { .. } => "Damaged",
             Self::Version { .. } => "Version",
@@ -213,6 +224,7 @@ impl RestoreError {
             | Self::Archive(_)
             | Self::Segment { .. }
             | Self::Empty { .. }
+            | Self::TooOld { .. }
             | Self::Unknown { .. }
             | Self::Version { .. }
             | Self::Space { .. }

@@ -65,6 +65,8 @@ pub(crate) struct Restore {
     pub(crate) tell: Tell,
     /// Of the server that runs on it meanwhile.
     pub(crate) size: Size,
+    /// What the data have to hold, or else nothing is fetched.
+    pub(crate) at_least: GtidSet,
 }
 
 impl Restore {
@@ -168,6 +170,12 @@ impl Restore {
         if plan.plan.reaches.is_empty() {
             return Err(RestoreError::Empty {
                 backup: base.id.to_string(),
+            });
+        }
+        if !plan.plan.reaches.contains(&self.at_least) {
+            return Err(RestoreError::TooOld {
+                backup: base.id.to_string(),
+                missing: self.at_least.subtract(&plan.plan.reaches),
             });
         }
         if base.files.len() != 1 {

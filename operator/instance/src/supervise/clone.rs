@@ -1,7 +1,7 @@
-//! Replaces the data directory by a clone (decisions A2 and A3, rule 7).
+//! Replaces the data directory by a clone (decisions A2 and A3, rule 7), or by what is stored (refill.rs).
 //!
-//! The clone goes into a freshly made directory, never over data. The state file says `cloning` from before the former
-//! directory is deleted until the copy is complete, so whatever is interrupted begins again clean.
+//! The new data go into a freshly made directory, never over data. The state file says `cloning` from before the former
+//! directory is deleted until the new one is complete, so whatever is interrupted begins again clean.
 
 use mainstay_core::observed::Mysqld;
 use mainstay_mysql::CloneDonor;
@@ -16,7 +16,7 @@ use super::{Next, SuperviseError, Supervisor};
 use crate::copy::{self, CopyError};
 use crate::disk;
 use crate::mysqld::{Server, chain};
-use crate::server::CloneOrder;
+use crate::server::{CloneOrder, Origin};
 use crate::shared::Shared;
 use crate::state::{Stage, StateError};
 
@@ -27,7 +27,7 @@ impl Supervisor {
         order: CloneOrder,
         done: oneshot::Sender<Result<(), String>>,
     ) -> Option<Next> {
-        let CloneOrder { donor, keep_former } = order;
+        let CloneOrder { origin, keep_former } = order;
         let write = self.shared.write_state(move |state| {
             state.begin_life();
             // What an interrupted clone left is not worth keeping.
@@ -43,14 +43,16 @@ impl Supervisor {
             write.await?;
             self.shared.set_process(|process| {
                 process.phase = Mysqld::Cloning;
-                process.message = format!("cloning from {}", donor.host);
+                process.message = format!("cloning from {origin}");
             });
             Ok::<_, StateError>(())
         };
         match self.shared.unobserved(accept).await {
             Ok(()) => {
+                self.refusals = 0;
+                self.shared.set_process(|process| process.refusals = 0);
                 drop(done.send(Ok(())));
-                Some(Next::Clone(donor))
+                Some(Next::Clone(origin))
             }
             Err(error) => {
                 drop(done.send(Err(chain(&error))));
@@ -60,21 +62,22 @@ impl Supervisor {
     }
 
     /// The clone, and what to do when it did not work: stay empty-handed until the next order.
-    pub(super) async fn clone(&mut self, donor: CloneDonor) -> Next {
-        let (host, began) = (donor.host.clone(), Instant::now());
+    pub(super) async fn clone(&mut self, origin: Origin) -> Next {
+        let began = Instant::now();
         self.shared.set_process(|process| {
             process.phase = Mysqld::Cloning;
-            process.message = format!("cloning from {host}");
+            process.message = format!("cloning from {origin}");
         });
-        match self.clone_once(&donor).await {
+        match self.clone_once(&origin).await {
             Ok(Some(next)) => next,
             Ok(None) => {
-                tracing::info!(donor = host, seconds = began.elapsed().as_secs_f64(), "cloned");
+                tracing::info!(donor = %origin, seconds = began.elapsed().as_secs_f64(), "cloned");
                 self.failures = 0;
                 Next::Again
             }
             Err(error) => {
-                let reason = format!("the clone of {host} failed: {}", chain(&error));
+                let reason = format!("the clone of {origin} failed: {}", chain(&error));
+                let reason = self.shared.redactor.redact(&reason);
                 tracing::error!(reason, "mysqld is down");
                 self.shared.set_process(|process| {
                     process.phase = Mysqld::Failed;
@@ -91,12 +94,19 @@ impl Supervisor {
         }
     }
 
-    async fn clone_once(&mut self, donor: &CloneDonor) -> Result<Option<Next>, SuperviseError> {
+    async fn clone_once(&mut self, origin: &Origin) -> Result<Option<Next>, SuperviseError> {
         if self.shared.state().stage == Stage::Retiring {
             self.put_former_data_aside().await?;
         } else {
             self.remove_data().await?;
         }
+        match origin {
+            Origin::Instance(donor) => self.clone_instance(donor).await,
+            Origin::Store { at_least } => self.refill(at_least).await,
+        }
+    }
+
+    async fn clone_instance(&mut self, donor: &CloneDonor) -> Result<Option<Next>, SuperviseError> {
         if let Some(next) = self.make_directory().await? {
             return Ok(Some(next));
         }
@@ -138,9 +148,9 @@ impl Supervisor {
             tokio::select! {
                 copied = &mut work => break copied,
                 request = self.requests.recv() => {
-                    if let Some(order) = self.interrupt(request).await {
+                    if let Some(order) = self.idle_order(request).await {
                         process.signal(Signal::KILL);
-                        next = Some(order);
+                        next = Some(order.after(next.as_ref()));
                     }
                 }
             }

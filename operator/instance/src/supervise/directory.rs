@@ -8,8 +8,8 @@ use tokio::time::Instant;
 
 use super::{Next, SuperviseError, Supervisor};
 use crate::disk;
+use crate::manager::adopt_unknown_data;
 use crate::process::Exit;
-use crate::server::{Order, Request};
 use crate::shared::ListEnded;
 use crate::state::Stage;
 
@@ -20,6 +20,7 @@ fn volume(what: &'static str) -> impl Fn(std::io::Error) -> SuperviseError {
 impl Supervisor {
     /// Sees to it that there is a data directory that counts. An order may come first.
     pub(super) async fn prepare(&mut self) -> Result<Option<Next>, SuperviseError> {
+        self.know_state().await?;
         let paths = self.shared.config.paths.clone();
         let data = paths.data();
         let exists = blocking("look for the data directory", move || data.try_exists()).await?;
@@ -59,6 +60,20 @@ impl Supervisor {
         Ok(None)
     }
 
+    /// Opens the state file, if the volume did not let it be opened before: nothing is made or started by somebody who does
+    /// not know what is there.
+    async fn know_state(&self) -> Result<(), SuperviseError> {
+        if self.shared.knows_state() {
+            return Ok(());
+        }
+        let found = self.shared.open_state().await.map_err(SuperviseError::State)?;
+        adopt_unknown_data(&self.shared, found)
+            .await
+            .map_err(SuperviseError::State)?;
+        self.shared.command_ended(ListEnded::InForce);
+        Ok(())
+    }
+
     /// Makes `data.init` and everything in it durable. An order that comes meanwhile ends it.
     pub(super) async fn make_directory(&mut self) -> Result<Option<Next>, SuperviseError> {
         let began = Instant::now();
@@ -95,9 +110,9 @@ impl Supervisor {
             tokio::select! {
                 ended = server.ended() => break ended,
                 request = self.requests.recv() => {
-                    if let Some(order) = self.interrupt(request).await {
+                    if let Some(order) = self.idle_order(request).await {
                         server.child.signal(Signal::KILL);
-                        next = Some(order);
+                        next = Some(order.after(next.as_ref()));
                     }
                 }
             }
@@ -185,24 +200,6 @@ impl Supervisor {
             disk::remove_tree(&paths.data_init())
         })
         .await
-    }
-
-    /// An order while a data directory is made: what there is to kill or stop is no server.
-    pub(super) async fn interrupt(&mut self, request: Option<Request>) -> Option<Next> {
-        let Some(Request { order, done }) = request else {
-            return Some(Next::Shutdown);
-        };
-        match order {
-            Order::Kill(_) | Order::Stop(_) => {
-                drop(done.send(Ok(())));
-                None
-            }
-            Order::Shutdown(_) => {
-                self.waiting.push(done);
-                Some(Next::Shutdown)
-            }
-            Order::Clone(order) => self.accept_clone(order, done).await,
-        }
     }
 }
 

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mainstay_core::GtidSet;
 use mainstay_core::observed::{Mysqld, Recovered};
 use mainstay_store::{Access, AccessError, RecoveryOrder};
 use secrecy::ExposeSecret as _;
@@ -61,7 +62,8 @@ impl Supervisor {
                 Err(Missing::Document(error)) => (chain(&error), None, MUCH_LATER),
                 Ok(mounted) => {
                     let fingerprint = mounted.fingerprint;
-                    match self.attempt(mounted).await? {
+                    say(&self.shared, "recovering");
+                    match self.restore(mounted.access, mounted.order, GtidSet::new()).await? {
                         Attempt::Interrupted(next) => return Ok(Some(next)),
                         Attempt::Done(recovered) => {
                             self.adopt_directory(Stage::Ready, Some(recovered)).await?;
@@ -135,10 +137,15 @@ impl Supervisor {
         }
     }
 
-    async fn attempt(&mut self, mounted: Mounted) -> Result<Attempt, SuperviseError> {
+    /// Puts what is ordered together as `data.init`. An order ends it.
+    pub(super) async fn restore(
+        &mut self,
+        access: Access,
+        order: RecoveryOrder,
+        at_least: GtidSet,
+    ) -> Result<Attempt, SuperviseError> {
         let began = Instant::now();
-        say(&self.shared, "recovering");
-        let store = match self.shared.config.stores.open(mounted.access.store.clone()).await {
+        let store = match self.shared.config.stores.open(access.store.clone()).await {
             Ok(store) => store,
             Err(error) => return Ok(Attempt::Failed(RestoreError::Settings(error))),
         };
@@ -152,11 +159,12 @@ impl Supervisor {
             version: self.shared.version.clone(),
             secrets: self.shared.secrets(),
             store,
-            keys: mounted.access.private_keys,
+            keys: access.private_keys,
             directory: paths.data_init(),
             scratch: paths.scratch(),
             tell,
             size: Size::Instance,
+            at_least,
         };
         let tmp = paths.tmp();
         blocking("make the directory for temporary files", move || {
@@ -164,7 +172,6 @@ impl Supervisor {
         })
         .await?;
         let (stop, stopped) = oneshot::channel();
-        let order = mounted.order;
         let mut work = tokio::spawn(async move { restore.run(&order, stopped).await });
         let mut next = None;
         let mut stop = Some(stop);
@@ -172,7 +179,7 @@ impl Supervisor {
             tokio::select! {
                 ended = &mut work => break ended,
                 request = self.requests.recv(), if next.is_none() => {
-                    next = self.interrupt(request).await;
+                    next = self.idle_order(request).await;
                     if next.is_some() && let Some(stop) = stop.take() {
                         // It may have ended at this moment.
                         let _ = stop.send(());
@@ -206,7 +213,7 @@ fn say(shared: &Shared, message: &str) {
 }
 
 /// What became of an attempt.
-enum Attempt {
+pub(super) enum Attempt {
     Done(Recovered),
     Failed(RestoreError),
     Interrupted(Next),

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use mainstay_core::GtidSet;
 use mainstay_core::backup::plan::{BackupStep, STALL};
 use mainstay_core::backup::restore::Target;
 use mainstay_core::backup::verify::{Outcome, Task, Verified};
@@ -130,10 +131,7 @@ async fn verify_until(
             return Ok(verified(proof, began));
         }
         () = stop => Failure::new("Interrupted", "the pod was asked to stop; the next run is by the schedule"),
-        () = course.stalled(settings.stall) => {
-            let minutes = settings.stall.as_secs() / 60;
-            Failure::new("Stalled", format!("nothing moved for {minutes} minutes while {}", course.doing()))
-        }
+        failure = course.stalled(settings.stall) => failure,
     };
     // It ends its server and deletes the files. What is left goes with the pod.
     drop(end);
@@ -189,6 +187,7 @@ async fn restore(settings: &Settings, store: Arc<dyn Store>, course: &Arc<Course
         scratch: paths.scratch(),
         tell: tell(Arc::clone(course)),
         size: Size::Small,
+        at_least: GtidSet::new(),
     })
 }
 

@@ -93,7 +93,7 @@ pub(crate) async fn pass(args: &[String]) {
     let store = S3::new(access.store).await.unwrap();
     let (key, meter, sealing) = (Key::parse(key).unwrap(), Meter::default(), Sealing::default());
     let began = Instant::now();
-    let packed = store_directory(&store, &key, Path::new(data), &|_| false, &sealing, &meter).await;
+    let packed = store_directory(&store, &key, Path::new(data), |_| false, &sealing, &meter).await;
     let (seconds, packed) = (began.elapsed().as_secs_f64(), packed.unwrap());
     let (bytes, stored) = (packed.content.bytes, packed.file.size);
     say(&json!({"bytes": bytes, "stored": stored, "seconds": seconds, "rss_mb": rss_mb()}));

@@ -3,7 +3,6 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mainstay_core::backup::manifest::StoredFile;
@@ -19,7 +18,7 @@ use mysql_async::{Conn, OptsBuilder};
 use secrecy::ExposeSecret as _;
 use tokio::process::{Child, Command};
 
-use crate::support::pod::{ID, Pod};
+use crate::support::pod::{ID, Pod, watch_steps};
 use crate::support::wire::Wire;
 use crate::support::{Cluster, LIMIT, ROOT, free_port, insert, make_table, rows, show_logs, until, write};
 
@@ -188,19 +187,7 @@ async fn a_backup_of_a_replica_boots_by_hand_with_the_same_data() {
     let access = access(gateway.address(), Some(&key));
     let pod = Pod::new(&cluster, 1, &access);
     let executed = cluster.nodes[1].report().await.executed;
-    let steps = Arc::new(std::sync::Mutex::new(Vec::new()));
-    let (seen, page) = (Arc::clone(&steps), pod.settings.page);
-    let watching = tokio::spawn(async move {
-        loop {
-            if let Ok(progress) = read_page(page).await {
-                let mut seen = seen.lock().unwrap();
-                if seen.last() != Some(&progress.step) {
-                    seen.push(progress.step);
-                }
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    });
+    let (steps, watching) = watch_steps(pod.settings.page);
     let began = Instant::now();
     let backup = stored(make(pod.settings.clone(), std::future::pending()).await);
     println!("a backup of {} bytes: {:?}", backup.size, began.elapsed());

@@ -2,21 +2,20 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use mainstay_core::GtidSet;
 use mainstay_core::backup::plan::BackupStep;
 use mainstay_core::backup::verify::{Outcome, Task, Verified};
 use mainstay_core::backup::{BackupId, BackupManifest};
-use mainstay_instance::backup::{read_page, temporary};
-use mainstay_instance::config::Paths;
+use mainstay_instance::backup::temporary;
 use mainstay_instance::verify::{Settings, verify};
 use mainstay_store::ACCESS_FILE;
 use mainstay_store::archive::PrivateKey;
 use secrecy::ExposeSecret as _;
 
 use crate::restores::{LIFE, Small, Source, flip, small};
+use crate::support::pod::{paths, watch_steps};
 use crate::support::store::Stored;
 use crate::support::{Node, free_port, show_logs, write};
 
@@ -38,19 +37,7 @@ impl Pod {
         }
         let ca = std::fs::read_to_string(config.paths.server_tls.join("ca.crt")).unwrap();
         write(&root.join("tls/ca.crt"), &ca);
-        let none = || root.join("none");
-        let paths = Paths {
-            volume: root.join("volume"),
-            run: root.join("run"),
-            config_file: config.paths.config_file.clone(),
-            system_secret: none(),
-            root_secret: none(),
-            app_secret: none(),
-            server_tls: root.join("tls"),
-            client_ca: none(),
-            recovery: none(),
-            store: root.join("store"),
-        };
+        let paths = paths(root, &config.paths.config_file);
         std::fs::create_dir(&paths.volume).unwrap();
         let settings = Settings {
             task: Task {
@@ -115,19 +102,7 @@ async fn a_good_backup_and_its_archive_are_verified() {
         source, stored, backup, ..
     } = small(Some(PrivateKey::generate())).await;
     let pod = Pod::new(source.node(), &stored, &backup, &stored.keys());
-    let steps = Arc::new(Mutex::new(Vec::new()));
-    let (seen, page) = (Arc::clone(&steps), pod.settings.page);
-    let watching = tokio::spawn(async move {
-        loop {
-            if let Ok(progress) = read_page(page).await {
-                let mut seen = seen.lock().unwrap();
-                if seen.last() != Some(&progress.step) {
-                    seen.push(progress.step);
-                }
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    });
+    let (steps, watching) = watch_steps(pod.settings.page);
     let began = Instant::now();
     let proof = verified(pod.outcome().await);
     println!("{proof:?} in {:?}", began.elapsed());

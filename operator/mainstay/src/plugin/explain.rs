@@ -369,11 +369,14 @@ impl Subject<'_> {
             exists && rebuild.ended.is_none() && !self.is_fenced(&rebuild.instance)
         };
         for rebuild in self.status.rebuilds.iter().filter(unfinished) {
+            let origin = rebuild.donor.as_ref().map_or_else(
+                || "from the newest backup and the archive behind it".to_owned(),
+                |donor| format!("as a clone of {}", donor.instance),
+            );
             let _ = writeln!(
                 out,
-                "\n{} is rebuilt as a clone of {} {}.\n  Why: {}.",
+                "\n{} is rebuilt {origin} {}.\n  Why: {}.",
                 rebuild.instance,
-                rebuild.donor.instance,
                 self.since(rebuild.at.0),
                 rebuild.reason
             );

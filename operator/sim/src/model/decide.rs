@@ -212,7 +212,8 @@ impl<const N: usize> Planner<N> {
             },
             CoreVerb::Mark => Order::Mark,
             CoreVerb::Clone { donor, .. } => Order::Clone(id(&donor.id)),
-            CoreVerb::Restart => Order::Restart,
+            // The model has neither volumes that fill up nor a store.
+            CoreVerb::Restart | CoreVerb::Purge { .. } | CoreVerb::Refill { .. } => Order::Restart,
         }
     }
 
@@ -386,6 +387,8 @@ impl<const N: usize> Planner<N> {
             message: String::new(),
             restarts: 0,
             failures: 0,
+            refusals: 0,
+            unreadable: false,
             standstill: None,
             version: "9.7.4".to_owned(),
             // A directory into which a clone did not succeed was never a server's.
@@ -407,7 +410,11 @@ impl<const N: usize> Planner<N> {
                 waiters: 0,
                 acknowledgers: Vec::new(),
             },
-            disk: Disk { used: 10, size: 100 },
+            disk: Disk {
+                used: 10,
+                size: 100,
+                full_for: None,
+            },
             marker: report.marker.map(|set| self.gtids(view, set)),
             config_hash: String::new(),
             list_uncertain: false,
@@ -475,6 +482,7 @@ fn pod_view(ordinal: usize, ready: bool) -> PodView {
 fn claim_view() -> ClaimView {
     ClaimView {
         uid: "claim".to_owned(),
+        resource_version: "1".to_owned(),
         phase: "Bound".to_owned(),
         requested: None,
         capacity: None,

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use mainstay_core::rules::Trouble;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -22,6 +23,8 @@ impl Inner {
             .server
             .list(pods, "")
             .iter()
+            // The kubelet starts no pod with a claim that is being deleted, so one that is not on a node keeps nothing.
+            .filter(|pod| !text(pod, "/spec/nodeName").is_empty())
             .flat_map(|pod| {
                 claims_of(pod)
                     .into_iter()
@@ -39,10 +42,33 @@ impl Inner {
                 // Without its finalizer it goes.
                 let _ = self.server.patch(&key, None, json!({"metadata": {"finalizers": null}}));
             }
+            self.grow(&key, &claim);
         }
         let before = self.volumes.len();
         self.volumes.retain(|uid, _| present.contains(uid));
         self.dirty |= self.volumes.len() != before;
+    }
+
+    /// A bound volume gets what its claim asks for.
+    fn grow(&self, key: &crate::kubernetes::Key, claim: &Value) {
+        let asked = claim.pointer("/spec/resources/requests/storage");
+        if text(claim, "/status/phase") == "Bound" && claim.pointer("/status/capacity/storage") != asked {
+            let status = json!({"status": {"capacity": {"storage": asked}}});
+            // It may just have been deleted.
+            let _ = self.server.patch(key, Some("status"), status);
+        }
+    }
+
+    /// Whether the volume of one of a pod's claims does not exist any more: no node takes it.
+    pub(super) fn waits_for_lost_volume(&self, pod: &Value) -> bool {
+        let Some(claims) = Resource::find("", "persistentvolumeclaims") else {
+            return false;
+        };
+        claims_of(pod).iter().any(|name| {
+            let key = crate::kubernetes::Key::new(claims, text(pod, "/metadata/namespace"), name);
+            let claim = self.server.get(&key);
+            claim.is_some_and(|claim| text(&claim, "/status/phase") == "Lost")
+        })
     }
 
     /// Binds the claims of a pod to the node that it was put on.
@@ -100,6 +126,11 @@ impl Inner {
         self.volumes.get(claim).is_some_and(|v| v.stalls(now))
     }
 
+    /// Whether nothing more can be written to a volume.
+    pub(super) fn takes_nothing(&self, claim: &str, now: Instant) -> bool {
+        self.volumes.get(claim).is_some_and(|v| v.takes_nothing(now))
+    }
+
     /// Resets binlogs and GTIDs of an instance and keeps its rows; its manager sees that the set shrank and begins another life.
     pub fn reset_history(&mut self, namespace: &str, instance: &str) {
         let (uuid, incarnation) = (self.random.uuid(), self.random.uuid());
@@ -129,6 +160,37 @@ impl Inner {
         }
     }
 
+    /// The PersistentVolume of an instance does not exist any more: its process dies, and its claim is Lost.
+    pub fn lose_persistent_volume(&mut self, namespace: &str, claim: &str) {
+        let Some(claims) = Resource::find("", "persistentvolumeclaims") else {
+            return;
+        };
+        let Some(uid) = self.claim_uid(namespace, claim) else {
+            return;
+        };
+        self.processes.retain(|_, p| p.claim != uid);
+        self.volumes.remove(&uid);
+        let key = crate::kubernetes::Key::new(claims, namespace, claim);
+        let _ = self
+            .server
+            .patch(&key, Some("status"), json!({"status": {"phase": "Lost"}}));
+        self.dirty = true;
+    }
+
+    /// Fills the volume of an instance, for good; or lets it answer with errors, or breaks what is on it.
+    pub fn trouble_volume(&mut self, namespace: &str, instance: &str, trouble: Trouble) {
+        let Some(claim) = self.process(namespace, instance).map(|p| p.claim.clone()) else {
+            return;
+        };
+        if let Some(volume) = self.volumes.get_mut(&claim) {
+            volume.trouble = Some((trouble, Instant::now()));
+        }
+        if trouble != Trouble::Full {
+            self.kill_mysqld(namespace, instance);
+        }
+        self.dirty = true;
+    }
+
     /// Destroys the content of an instance's volume, as a disk that was replaced does; its process dies.
     pub fn lose_volume(&mut self, namespace: &str, claim: &str) {
         let Some(uid) = self.claim_uid(namespace, claim) else {
@@ -136,6 +198,7 @@ impl Inner {
         };
         self.processes.retain(|_, p| p.claim != uid);
         if let Some(volume) = self.volumes.get_mut(&uid) {
+            volume.trouble = None;
             volume.data = None;
             volume.recovered = None;
             volume.incarnation.clear();

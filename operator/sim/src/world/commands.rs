@@ -6,7 +6,7 @@ use std::time::Duration;
 use mainstay_core::GtidSet;
 use mainstay_core::action::{Endpoint, InstanceCommand, Verb};
 use mainstay_core::observed::InstanceReport;
-use mainstay_core::rules::MemberId;
+use mainstay_core::rules::{MemberId, Trouble};
 use mainstay_instance::convert::{Outcome, Reply};
 use tokio::time::Instant;
 
@@ -106,6 +106,9 @@ impl Inner {
         if command.to.incarnation.0 != volume.incarnation || volume.incarnation.is_empty() {
             return Ok(Err(format!("this is incarnation {:?}", volume.incarnation)));
         }
+        if volume.suffers(Trouble::Unreadable) {
+            return Ok(Err("the volume does not take the state file".to_owned()));
+        }
         let newest = (volume.state.epoch, volume.state.seq);
         if pair <= newest && self.flaw != Some(Flaw::OldCommands) {
             return Ok(Err(format!("{pair:?} is not newer than {newest:?}")));
@@ -137,7 +140,7 @@ impl Inner {
             process.failing_since.is_some(),
         )
             .hash(&mut hasher);
-        process.restarts.hash(&mut hasher);
+        (process.restarts, process.refusals, volume.trouble.is_some()).hash(&mut hasher);
         (process.marker.is_some(), &volume.incarnation, volume.data.is_some()).hash(&mut hasher);
         volume.state.told_epoch.hash(&mut hasher);
         self.receivers(id).hash(&mut hasher);
@@ -225,7 +228,10 @@ impl Task<'_> {
             Verb::Allow { members, acks_required } => self.allow(members, *acks_required),
             Verb::Mark => self.mark().await,
             Verb::Clone { donor, .. } => self.clone_from(donor),
+            // Clones do not fail in this world, so it is never needed.
+            Verb::Refill { .. } => Ok(refused("the store holds no binlogs")),
             Verb::Restart => self.restart().await,
+            Verb::Purge { stored } => self.purge(stored),
         }
     }
 
@@ -470,6 +476,7 @@ impl Task<'_> {
             let Some(volume) = w.volumes.get_mut(&process.claim) else {
                 return refused("it has no volume");
             };
+            volume.trouble = volume.trouble.filter(|(trouble, _)| *trouble != Trouble::Data);
             volume.data = None;
             volume.recovered = None;
             volume.incarnation = incarnation;
@@ -483,6 +490,21 @@ impl Task<'_> {
             Outcome::Applied
         })?;
         Ok(begun.unwrap_or_else(|overtaken| overtaken))
+    }
+
+    fn purge(&self, stored: &GtidSet) -> Ended {
+        let purged = self.change(|w| {
+            let Some((_, data)) = w.server(self.id) else {
+                return refused("mysqld does not answer");
+            };
+            let purged = data.purged.union(&stored.intersect(&data.executed));
+            if purged == data.purged {
+                return Outcome::Already;
+            }
+            data.purged = purged;
+            Outcome::Applied
+        })?;
+        Ok(purged.unwrap_or_else(|overtaken| overtaken))
     }
 
     async fn restart(&self) -> Ended {

@@ -6,6 +6,7 @@ use std::str::FromStr as _;
 use mainstay_core::GtidSet;
 use mainstay_core::gtid::{Gtid, Tag};
 use mainstay_core::observed::{Persisted, Recovered};
+use mainstay_core::rules::Trouble;
 use tokio::time::Instant;
 
 /// A transaction as the binlog holds it.
@@ -185,6 +186,8 @@ pub struct Volume {
     pub node: String,
     /// Until when its disk answers nothing.
     pub stalled_until: Option<Instant>,
+    /// What is wrong with it for good, and since when.
+    pub trouble: Option<(Trouble, Instant)>,
 }
 
 impl Volume {
@@ -199,12 +202,25 @@ impl Volume {
             recovered: None,
             node: node.to_owned(),
             stalled_until: None,
+            trouble: None,
         }
+    }
+
+    /// What is wrong with it for good.
+    #[must_use]
+    pub fn suffers(&self, trouble: Trouble) -> bool {
+        self.trouble.is_some_and(|(of, _)| of == trouble)
     }
 
     /// Whether reads and writes hang.
     #[must_use]
     pub fn stalls(&self, now: Instant) -> bool {
         self.stalled_until.is_some_and(|until| until > now)
+    }
+
+    /// Whether nothing more can be written to it: a statement that needs room hangs.
+    #[must_use]
+    pub fn takes_nothing(&self, now: Instant) -> bool {
+        self.stalls(now) || self.suffers(Trouble::Full) || self.suffers(Trouble::Unreadable)
     }
 }

@@ -102,7 +102,7 @@ impl Inner {
 
     /// Puts a pod on a node: the one of its volume, or the one with the fewest pods.
     fn schedule(&mut self, resource: &'static Resource, pod: &Arc<Value>) -> bool {
-        if !text(pod, "/metadata/deletionTimestamp").is_empty() {
+        if !text(pod, "/metadata/deletionTimestamp").is_empty() || self.waits_for_lost_volume(pod) {
             return false;
         }
         let pods = self.server.list(resource, "");
@@ -240,6 +240,7 @@ impl Inner {
                 .to_owned(),
             phase,
             restarts: 0,
+            refusals: 0,
             writable: false,
             closing: false,
             semi_sync: None,

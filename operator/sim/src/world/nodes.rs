@@ -7,10 +7,13 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::Inner;
-use crate::kubernetes::{Key, Resource};
+use crate::kubernetes::{DeleteOptions, Key, Resource};
 
 /// After this time without a sign of life a node counts as not ready.
 const GRACE: Duration = Duration::from_secs(40);
+/// Then pods that tolerate it no longer are deleted. Those of instances belong to a StatefulSet and come back to the same volume:
+/// nothing is changed by it, and it is left out.
+const TOLERATED: Duration = Duration::from_mins(5);
 
 /// A node.
 #[derive(Clone, Debug)]
@@ -23,6 +26,8 @@ pub struct Node {
     since: Instant,
     /// What the API server was told last.
     ready: bool,
+    /// When pods are deleted that do not tolerate that it is not ready.
+    evicts_at: Option<Instant>,
 }
 
 impl Inner {
@@ -40,6 +45,7 @@ impl Inner {
             schedulable: true,
             since: Instant::now(),
             ready: false,
+            evicts_at: None,
         };
         self.nodes.insert(name.to_owned(), node);
     }
@@ -77,13 +83,41 @@ impl Inner {
                 next = Some(next.map_or(due, |n: Instant| n.min(due)));
             } else if node.ready != heard {
                 node.ready = heard;
+                node.evicts_at = (!heard).then(|| now + TOLERATED);
                 news.insert(name.clone(), heard);
             }
         }
+        next = [next, self.evict(now)].into_iter().flatten().min();
         for (name, ready) in news {
             self.tell_node(&name, ready);
         }
         next
+    }
+
+    /// Deletes the pods of backups on nodes that are not ready for too long; returns when to look again.
+    fn evict(&mut self, now: Instant) -> Option<Instant> {
+        let due: Vec<String> = self
+            .nodes
+            .iter_mut()
+            .filter(|(_, node)| node.evicts_at.is_some_and(|at| at <= now))
+            .map(|(name, node)| {
+                node.evicts_at = None;
+                name.clone()
+            })
+            .collect();
+        let pods = Resource::find("", "pods")?;
+        for pod in self.server.list(pods, "") {
+            let there = due
+                .iter()
+                .any(|name| super::kubelet::text(&pod, "/spec/nodeName") == name);
+            if there && super::jobs::is_backup(&pod) {
+                // It may be deleted already.
+                let _ = self
+                    .server
+                    .delete(&super::kubelet::key_of(pods, &pod), &DeleteOptions::default());
+            }
+        }
+        self.nodes.values().filter_map(|node| node.evicts_at).min()
     }
 
     fn tell_node(&mut self, name: &str, ready: bool) {

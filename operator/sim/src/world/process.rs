@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use mainstay_core::GtidSet;
 use mainstay_core::observed::{Disk, InstanceReport, Mysqld, Replication, SemiSync};
-use mainstay_core::rules::{Incarnation, InstanceName};
+use mainstay_core::rules::{Incarnation, InstanceName, Trouble};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -134,6 +134,8 @@ pub struct Process {
     pub phase: Phase,
     /// Starts of mysqld beyond the first.
     pub restarts: u32,
+    /// Starts of mysqld in a row that failed because of what is in the data directory.
+    pub refusals: u32,
     /// super_read_only is OFF.
     pub writable: bool,
     /// No new write is let in: super_read_only waits for those in flight.
@@ -235,7 +237,9 @@ impl Process {
             },
             message: self.message().to_owned(),
             restarts: self.restarts,
-            failures: 0,
+            failures: self.refusals,
+            refusals: self.refusals,
+            unreadable: volume.suffers(Trouble::Unreadable),
             standstill: None,
             version: self.version.clone(),
             server_uuid: volume.data.as_ref().map(|d| d.server_uuid.clone()).unwrap_or_default(),
@@ -253,6 +257,10 @@ impl Process {
             disk: Disk {
                 used: (1 << 28) + 1024 * u64::try_from(rows).unwrap_or(0),
                 size: 1 << 30,
+                full_for: volume
+                    .trouble
+                    .filter(|(trouble, _)| *trouble == Trouble::Full)
+                    .map(|(_, since)| now.saturating_duration_since(since)),
             },
             marker: self.marker.clone(),
             config_hash: self.config_hash.clone(),

@@ -7,9 +7,10 @@
 use std::time::Duration;
 
 use mainstay_core::observed::Recovered;
+use mainstay_core::rules::Trouble;
 use tokio::time::Instant;
 
-use super::process::{NET_TIMEOUT, Phase, Process, RECOVER, RETRY};
+use super::process::{NET_TIMEOUT, Phase, Process, RECOVER, RETRY, START};
 use super::{Flaw, Inner};
 use crate::kubernetes::{Key, Resource};
 
@@ -149,6 +150,15 @@ impl Inner {
         let Some(volume) = self.volumes.get_mut(&process.claim) else {
             return;
         };
+        if volume.suffers(Trouble::Data) || volume.suffers(Trouble::Unreadable) {
+            process.refusals += u32::from(volume.suffers(Trouble::Data));
+            process.restarts += 1;
+            process.phase = Phase::Starting {
+                until: Instant::now() + START,
+            };
+            return;
+        }
+        process.refusals = 0;
         if let Some(data) = &mut volume.data {
             data.recover();
             if self.flaw == Some(Flaw::VolatileRelayLog) {
@@ -185,6 +195,7 @@ impl Inner {
         }
         volume.data = Some(copy.unwrap_or_else(|| super::data::DataDir::new(uuid)));
         process.phase = Phase::Running;
+        process.refusals = 0;
         process.restarts += 1;
     }
 
@@ -305,7 +316,7 @@ impl Inner {
             return false;
         };
         // A receiver that hangs in a write notes no heartbeat; a source that cannot read its binlog still sends them.
-        if self.stalls(&replica.claim, now) {
+        if self.takes_nothing(&replica.claim, now) {
             return false;
         }
         let source_stalls = self.processes.get(&source).is_some_and(|s| self.stalls(&s.claim, now));
@@ -361,7 +372,7 @@ impl Inner {
         if self
             .volumes
             .get(&process.claim)
-            .is_some_and(|volume| volume.stalls(now))
+            .is_some_and(|volume| volume.takes_nothing(now))
         {
             return false;
         }
@@ -389,7 +400,7 @@ impl Inner {
         let Some(process) = self.processes.get_mut(&id) else {
             return false;
         };
-        if process.waiting.is_empty() || self.volumes.get(&process.claim).is_none_or(|v| v.stalls(now)) {
+        if process.waiting.is_empty() || self.volumes.get(&process.claim).is_none_or(|v| v.takes_nothing(now)) {
             return false;
         }
         let Some(data) = self.volumes.get_mut(&process.claim).and_then(|v| v.data.as_mut()) else {

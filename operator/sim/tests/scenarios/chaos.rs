@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use mainstay_core::rules::Trouble;
 use mainstay_sim::kubernetes::{DeleteOptions, Effect, Key, Resource, Rule, WatchFault};
 use mainstay_sim::world::network::API;
 use mainstay_sim::{Operator, Random, Simulation};
@@ -171,9 +172,19 @@ impl Chaos<'_> {
     fn lose_volume(&mut self) -> String {
         self.volume_lost = true;
         let instance = self.instance();
-        if self.random.percent(50) {
+        if self.random.percent(30) {
             self.sim.world.change(|w| w.reset_history(NS, &instance));
             return format!("reset binlogs and GTIDs of {instance}");
+        }
+        if self.random.percent(30) {
+            let claim = format!("data-{instance}");
+            self.sim.world.change(|w| w.lose_persistent_volume(NS, &claim));
+            return format!("the PersistentVolume of {instance} is gone");
+        }
+        if self.random.percent(50) {
+            let trouble = self.pick([Trouble::Data, Trouble::Unreadable, Trouble::Full]);
+            self.sim.world.change(|w| w.trouble_volume(NS, &instance, trouble));
+            return format!("{trouble:?} of {instance}");
         }
         self.sim
             .world

@@ -11,17 +11,19 @@ mod seal;
 mod tally;
 mod tree;
 
+use std::io;
 use std::path::Path;
 
 use mainstay_core::backup::manifest::StoredFile;
 use mainstay_core::backup::{Folder, Key};
+use tokio::task::JoinSet;
 
 pub use error::ArchiveError;
 pub use files::{Make, Packer, Take, load_files, store_files};
 pub use key::{PrivateKey, Recipient};
 pub use seal::{Sealer, Sealing, open, open_bytes, seal_bytes};
 pub use tally::Tally;
-pub use tree::{Content, Meter, content_size, pack, unpack};
+pub use tree::{Content, Meter, Skip, content_size, pack, unpack};
 
 use crate::pipe::pipe;
 use crate::port::{Existing, Span, Store, StreamOptions};
@@ -35,13 +37,15 @@ pub struct Packed {
     pub file: StoredFile,
 }
 
-/// Stores a directory under a new key. Paths, relative to the directory, for which `skip` is true are left out, with all
-/// that is in them. Nothing is stored on an error. The meter shows how far it is.
+/// Stores a directory under a new key. Nothing is stored on an error. The meter shows how far it is.
+///
+/// Packing is a task of its own: one processor compresses while another one sends. In one task the two took turns, and a
+/// backup took the sum of both.
 pub async fn store_directory(
     store: &dyn Store,
     key: &Key,
     directory: &Path,
-    skip: &(dyn Fn(&Path) -> bool + Send + Sync),
+    skip: Skip,
     sealing: &Sealing,
     meter: &Meter,
 ) -> Result<Packed, ArchiveError> {
@@ -51,10 +55,19 @@ pub async fn store_directory(
         existing: Existing::Keep,
         expected: Some(expected),
     };
-    let (packed, stored) = tokio::join!(
-        pack(directory, skip, writer, sealing, meter),
-        store.put_stream(key, Box::pin(reader), options)
-    );
+    let packing = {
+        let (directory, sealing, meter) = (directory.to_owned(), sealing.clone(), meter.clone());
+        async move { pack(&directory, skip, writer, &sealing, &meter).await }
+    };
+    // Dropped with this future, it ends the task.
+    let mut tasks = JoinSet::new();
+    tasks.spawn(packing);
+    let (packed, stored) = tokio::join!(tasks.join_next(), store.put_stream(key, Box::pin(reader), options));
+    let packed = match packed {
+        Some(Ok(packed)) => packed,
+        Some(Err(error)) => Err(ArchiveError::writing(error.into())),
+        None => Err(ArchiveError::writing(io::Error::other("nothing packs the directory"))),
+    };
     let (content, tally) = match (packed, stored) {
         (Ok(packed), Ok(_)) => packed,
         // Each side fails when the other does: the one that began is told.

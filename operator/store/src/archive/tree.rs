@@ -24,6 +24,9 @@ const BUFFER: usize = 1024 * 1024;
 pub(super) const FILE_MODE: u32 = 0o640;
 const DIRECTORY_MODE: u32 = 0o750;
 
+/// Whether what stands at that path, relative to the directory, is left out, with all that is in it.
+pub type Skip = fn(&Path) -> bool;
+
 /// What a directory holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Content {
@@ -41,19 +44,19 @@ struct Node {
 }
 
 /// Bytes of the files of a directory, without what is left out.
-pub async fn content_size(root: &Path, skip: &(dyn Fn(&Path) -> bool + Send + Sync)) -> Result<u64, ArchiveError> {
+pub async fn content_size(root: &Path, skip: Skip) -> Result<u64, ArchiveError> {
     Ok(walk(root, skip).await?.iter().map(|node| node.size).sum())
 }
 
 /// Bytes of the files that an archive would hold, with room for its headers.
-pub(super) async fn size(root: &Path, skip: &(dyn Fn(&Path) -> bool + Send + Sync)) -> Result<u64, ArchiveError> {
+pub(super) async fn size(root: &Path, skip: Skip) -> Result<u64, ArchiveError> {
     let nodes = walk(root, skip).await?;
     // A header of 512 bytes, padding of at most as much, and the same again for a long name.
     Ok(nodes.iter().map(|node| node.size + 2048).sum::<u64>() + 1024)
 }
 
 /// Files and directories in the order of their paths, directories before what is in them.
-async fn walk(root: &Path, skip: &(dyn Fn(&Path) -> bool + Send + Sync)) -> Result<Vec<Node>, ArchiveError> {
+async fn walk(root: &Path, skip: Skip) -> Result<Vec<Node>, ArchiveError> {
     let mut nodes = Vec::new();
     let mut open = vec![PathBuf::new()];
     while let Some(directory) = open.pop() {
@@ -116,11 +119,10 @@ impl AsyncRead for Metered<'_> {
     }
 }
 
-/// Writes a directory as a sealed archive. Paths, relative to the directory, for which `skip` is true are left out, with
-/// all that is in them.
+/// Writes a directory as a sealed archive.
 pub async fn pack(
     root: &Path,
-    skip: &(dyn Fn(&Path) -> bool + Send + Sync),
+    skip: Skip,
     sink: impl AsyncWrite + Send + Unpin + 'static,
     sealing: &Sealing,
     meter: &Meter,

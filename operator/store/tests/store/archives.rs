@@ -84,15 +84,12 @@ async fn round_trip(store: &dyn Store, sealing: &Sealing, key: Option<&PrivateKe
     let root = tree();
     let object = data(key.is_some());
     let meter = Meter::default();
-    let packed = store_directory(store, &object, root.path(), &auto_cnf, sealing, &meter)
+    let packed = store_directory(store, &object, root.path(), auto_cnf, sealing, &meter)
         .await
         .unwrap();
     assert_eq!(packed.content.files, 6);
     assert_eq!(meter.bytes(), packed.content.bytes);
-    assert_eq!(
-        content_size(root.path(), &auto_cnf).await.unwrap(),
-        packed.content.bytes
-    );
+    assert_eq!(content_size(root.path(), auto_cnf).await.unwrap(), packed.content.bytes);
     assert_eq!(store.head(&object).await.unwrap().size, packed.file.size);
 
     let target = TempDir::new().unwrap();
@@ -108,7 +105,7 @@ async fn round_trip(store: &dyn Store, sealing: &Sealing, key: Option<&PrivateKe
         .await
         .unwrap_err();
     assert!(matches!(again, ArchiveError::NotEmpty { .. }), "{again}");
-    let twice = store_directory(store, &object, root.path(), &auto_cnf, sealing, &Meter::default())
+    let twice = store_directory(store, &object, root.path(), auto_cnf, sealing, &Meter::default())
         .await
         .unwrap_err();
     assert!(
@@ -269,7 +266,7 @@ async fn a_bit_that_flips_in_the_store_is_noticed() {
         &store,
         &data(false),
         root.path(),
-        &auto_cnf,
+        auto_cnf,
         &Sealing::default(),
         &Meter::default(),
     )
@@ -297,7 +294,7 @@ async fn a_backup_is_restored_by_hand() {
     let sink = tokio::fs::File::create(files.path().join("data.tar.zst.age"))
         .await
         .unwrap();
-    let (_, tally) = pack(root.path(), &|_| false, sink, &for_key(&key), &Meter::default())
+    let (_, tally) = pack(root.path(), |_| false, sink, &for_key(&key), &Meter::default())
         .await
         .unwrap();
     std::fs::write(
@@ -379,7 +376,7 @@ async fn a_store_that_fails_is_named_and_nothing_is_stored() {
             &store,
             &data(false),
             root.path(),
-            &auto_cnf,
+            auto_cnf,
             &Sealing::default(),
             &Meter::default(),
         )
@@ -398,7 +395,7 @@ async fn what_cannot_be_archived_is_named_and_nothing_is_stored() {
         &store,
         &data(false),
         root.path(),
-        &auto_cnf,
+        auto_cnf,
         &Sealing::default(),
         &Meter::default(),
     )
@@ -416,7 +413,7 @@ async fn a_stream_that_breaks_is_not_a_restore() {
         &store,
         &data(false),
         root.path(),
-        &auto_cnf,
+        auto_cnf,
         &Sealing::default(),
         &Meter::default(),
     )

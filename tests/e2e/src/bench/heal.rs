@@ -2,33 +2,29 @@
 //!
 //! Measured is the time from the fault (the disk is full; volume and pod are gone) until the status says Running, Healthy and
 //! three of three, under a writer, and nothing acknowledged is lost. A status of before the fault does not count: the cluster
-//! must have been told as not healthy in between.
+//! must have been told as not healthy in between. An instance that was healed a short time ago is left alone for a while
+//! (docs/healing.md, "Limits"): a run begins when that time is over for its victim.
 
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use clap::ValueEnum;
-use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
-use kube::Api;
-use kube::api::{DeleteParams, Patch, PatchParams};
-use mainstay_core::layout;
+use mainstay_core::timing::Timing;
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use super::{Gaps, median, name_of, worst};
-use crate::cluster::{Cluster, is_healthy};
+use crate::cluster::Cluster;
 use crate::env::Env;
 use crate::history::History;
-use crate::pods;
 use crate::runner::{Context, say};
+use crate::volumes;
 use crate::writer::Writer;
 
 /// How long a run may take before it has failed.
 const LIMIT: Duration = Duration::from_mins(5);
 /// How many writes must succeed before the fault, and when all is whole again.
 const SOME: u64 = 50;
-/// The file that fills a disk.
-const FILLER: &str = "filler";
 
 /// What is done; by its name in `FAULT` and in the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -58,51 +54,10 @@ impl Fault {
 
     async fn inject(self, cluster: &Cluster, victim: &str) -> Result<()> {
         match self {
-            Self::ReplicaDiskFull | Self::PrimaryDiskFull => fill(cluster, victim).await,
-            Self::ReplicaVolumeLost | Self::PrimaryVolumeLost => lose_volume(cluster, victim).await,
+            Self::ReplicaDiskFull | Self::PrimaryDiskFull => volumes::fill(cluster, victim).await,
+            Self::ReplicaVolumeLost | Self::PrimaryVolumeLost => volumes::lose(cluster, victim).await,
         }
     }
-}
-
-/// Fills the data volume: what is free is allocated, and what is left then is written.
-async fn fill(cluster: &Cluster, pod: &str) -> Result<()> {
-    let file = format!("{}/{FILLER}", layout::VOLUME);
-    let script = format!(
-        "free=$(df --output=avail -B1 {0} | tail -n1); \
-         fallocate -l $((free - 1048576)) {file} || fallocate -l $((free * 98 / 100)) {file}; \
-         for size in 64k 4k 1; do dd if=/dev/zero of={file} bs=$size oflag=append conv=notrunc status=none 2>/dev/null; done; \
-         df --output=avail -B1 {0} | tail -n1",
-        layout::VOLUME
-    );
-    let left = pods::exec(&cluster.pods(), pod, pods::MYSQL, &["sh", "-c", &script]).await?;
-    let left: u64 = left.trim().parse().with_context(|| format!("df says {left:?}"))?;
-    ensure!(left < 1 << 20, "{left} bytes are still free on the volume of {pod}");
-    Ok(())
-}
-
-/// The PersistentVolume is deleted as an administrator does whose disk is gone, and the pod with it.
-async fn lose_volume(cluster: &Cluster, pod: &str) -> Result<()> {
-    let claims = cluster.of::<PersistentVolumeClaim>();
-    let claim = claims
-        .get(&format!("data-{pod}"))
-        .await
-        .context("failed to get the claim")?;
-    let volume = claim
-        .spec
-        .and_then(|spec| spec.volume_name)
-        .context("the claim has no volume")?;
-    let volumes: Api<PersistentVolume> = Api::all(cluster.env.client.clone());
-    volumes
-        .delete(&volume, &DeleteParams::background())
-        .await
-        .with_context(|| format!("failed to delete {volume}"))?;
-    // A volume that is bound is kept as long as it is in use.
-    let release = Patch::Merge(json!({"metadata": {"finalizers": null}}));
-    volumes
-        .patch(&volume, &PatchParams::default(), &release)
-        .await
-        .with_context(|| format!("failed to release {volume}"))?;
-    pods::delete(&cluster.pods(), pod, true).await
 }
 
 /// Runs the faults that `FAULT` names (separated by commas), or all of them.
@@ -147,11 +102,12 @@ async fn all(env: &Env, namespace: &str, faults: &[Fault]) -> Result<Map<String,
 async fn once(cluster: &Cluster, fault: Fault, number: usize) -> Result<(f64, History)> {
     cluster.serves(LIMIT).await?;
     let victim = fault.victim(cluster, number).await?;
+    rested(cluster, &victim).await?;
     let table = format!("h{}", jiff::Timestamp::now().as_millisecond());
     let mut writer = Writer::start(cluster.app().await?, &table).await?;
     writer.progress(SOME, LIMIT).await.context("before the fault")?;
     // Watched from before: what is healed at once is seen, too.
-    let watching = tokio::spawn(healed(cluster.clone()));
+    let watching = tokio::spawn(volumes::healed(cluster.clone(), LIMIT));
     fault.inject(cluster, &victim).await?;
     let began = Instant::now();
     watching.await.context("the watch panicked")??;
@@ -160,7 +116,11 @@ async fn once(cluster: &Cluster, fault: Fault, number: usize) -> Result<(f64, Hi
     cluster.serves(LIMIT).await.context("after the fault")?;
     let history = writer.finish().await?;
     cluster.check(&history, &table).await?;
-    let left = remains(cluster, &victim).await?;
+    let left = if volumes::take_filler_away(cluster, &victim).await? {
+        "; the file that filled the disk was still there"
+    } else {
+        ""
+    };
     say(&format!(
         "{} {number:>2}: {victim}: healthy after {seconds:.1} s; gap {} ms, 0 of {} writes lost{left}",
         name_of(&fault),
@@ -170,28 +130,23 @@ async fn once(cluster: &Cluster, fault: Fault, number: usize) -> Result<(f64, Hi
     Ok((seconds, history))
 }
 
-/// Waits until the status says that all is not well, and then that it is.
-async fn healed(cluster: Cluster) -> Result<()> {
-    let mut told = false;
-    cluster
-        .wait("waiting until it is told and healed", LIMIT, |cluster| {
-            let healthy = is_healthy(cluster);
-            told |= !healthy;
-            (told && healthy).then_some(())
-        })
-        .await
-}
-
-/// Takes the filler away where it is still: the disk of a healthy instance must have room for the next run.
-async fn remains(cluster: &Cluster, pod: &str) -> Result<&'static str> {
-    let script = format!(
-        "cd {} && if [ -e {FILLER} ]; then rm {FILLER} && echo there; fi",
-        layout::VOLUME
-    );
-    let there = pods::exec(&cluster.pods(), pod, pods::MYSQL, &["sh", "-c", &script]).await?;
-    Ok(if there.is_empty() {
-        ""
-    } else {
-        "; the file that filled the disk was still there"
-    })
+/// Waits until the victim may be healed at once again.
+async fn rested(cluster: &Cluster, victim: &str) -> Result<()> {
+    let object = cluster.get().await?;
+    let status = object.status.unwrap_or_default();
+    let Some(last) = status.rebuilds.iter().find(|rebuild| rebuild.instance == victim) else {
+        return Ok(());
+    };
+    let times = last
+        .healing
+        .as_ref()
+        .and_then(|healing| u32::try_from(healing.times).ok());
+    let pause = Timing::default().pause_after(times.unwrap_or_default());
+    let age = Duration::try_from(jiff::Timestamp::now().duration_since(last.at.0)).unwrap_or_default();
+    let left = pause.saturating_sub(age);
+    if !left.is_zero() {
+        say(&format!("{victim} was healed a short time ago: {} s", left.as_secs()));
+        tokio::time::sleep(left.saturating_add(Duration::from_secs(1))).await;
+    }
+    Ok(())
 }

@@ -8,6 +8,7 @@ mod configuration;
 mod data_path;
 mod deletion;
 mod explained;
+mod healing;
 mod idle;
 mod invalid;
 mod names;
@@ -186,6 +187,14 @@ pub const ALL: &[Scenario] = &[
         LIMIT,
         restarts::pods,
         "any pod or mysqld may end; no acknowledged write is lost"
+    ),
+    scenario!(
+        "healing-f33",
+        Ci,
+        Own,
+        Duration::from_mins(6),
+        healing::full_and_lost,
+        "a full disk and a lost volume, of a replica and of the primary, heal under a writer (F33)"
     ),
     scenario!(
         "operator-restart",

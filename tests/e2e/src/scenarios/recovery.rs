@@ -26,6 +26,8 @@ const RECOVER: Duration = Duration::from_mins(3);
 const AWAY: Duration = Duration::from_mins(1);
 /// How long the archive may take to hold everything.
 const STORED: Duration = Duration::from_secs(30);
+/// How long it may take until the backup was verified: two minutes of the schedule, one of which a fault may spoil.
+const VERIFIED: Duration = Duration::from_mins(3);
 /// How long the last write of the primary works before it commits: meanwhile its node is cut off. Less than the time after which
 /// an isolated primary ends itself.
 const WORKS: u32 = 5;
@@ -65,6 +67,7 @@ pub(super) async fn from_a_backup_and_from_the_bucket(context: Arc<Context>) -> 
     );
     passwords_follow_the_new_secret(&source, &undone).await?;
     undone.delete(HEAL).await?;
+    verified(&source).await?;
 
     let uid = source.get().await?.metadata.uid;
     context.env.end_namespace(&namespace, HEAL).await?;
@@ -88,7 +91,7 @@ pub(super) async fn from_a_backup_and_from_the_bucket(context: Arc<Context>) -> 
 async fn create(context: &Context, namespace: &str, s3: &S3Server) -> Result<Cluster> {
     let shop = Cluster::at(&context.env, namespace, "shop");
     s3.create_secret(&shop.of()).await?;
-    let backup = json!({"store": s3.declared(PREFIX)});
+    let backup = json!({"store": s3.declared(PREFIX), "verification": {"schedule": "* * * * *"}});
     let manifest = context.manifest("shop", 3).with_app().with("backup", backup);
     let shop = Cluster::create(&context.env, namespace, &manifest).await?;
     shop.condition("BinlogArchived", "True", CREATE).await?;
@@ -131,6 +134,19 @@ async fn live(context: &Context, shop: &Cluster) -> Result<(History, BTreeMap<St
         "the cluster has what only the lost primary had"
     );
     Ok((history, Cluster::content(&shop.privileged().await?).await?))
+}
+
+/// The backup was restored into a throw-away instance, by the schedule and without anybody's doing.
+async fn verified(source: &Cluster) -> Result<()> {
+    source.condition("BackupVerified", "True", VERIFIED).await?;
+    let status = source.get().await?.status.unwrap_or_default();
+    let told = status.backup.and_then(|backup| backup.verification);
+    let told = told.context("the verification is not told")?;
+    ensure!(
+        told.backup.as_deref() == Some(BACKUP) && told.tables.is_some_and(|tables| tables > 0),
+        "{told:?}"
+    );
+    Ok(())
 }
 
 /// A small cluster beside the source, from the backup, up to right before the mistake.

@@ -1,7 +1,7 @@
 //! Who gives the data of a backup.
 
 use crate::observed::Mysqld;
-use crate::rules::MemberId;
+use crate::rules::{Donor, MemberId};
 use crate::view::{Seen, View};
 
 /// The replica that has most, of those that are healthy; of equals the one with the highest ordinal, because the lower ones
@@ -69,9 +69,9 @@ fn refusal(view: &View<'_>, seen: Seen<'_>) -> Option<&'static str> {
 
 /// MySQL allows one clone of a donor at a time.
 fn gives_to_another(view: &View<'_>, donor: Seen<'_>) -> bool {
-    let id = donor.id();
+    let giver = Donor::Instance(donor.id());
     view.heard().any(|seen| {
         let rebuild = view.rules.rebuilds.get(&seen.instance.name);
-        seen.report.mysqld == Mysqld::Cloning && rebuild.is_some_and(|rebuild| rebuild.donor == id)
+        seen.report.mysqld == Mysqld::Cloning && rebuild.is_some_and(|rebuild| rebuild.donor == giver)
     })
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::GtidSet;
 use crate::backup::keys::BackupId;
-use crate::backup::wire::{LONGEST, json, shortened};
+use crate::backup::wire::{fitting, json, shortened};
 
 /// What a Job is to do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -80,11 +80,7 @@ impl Outcome {
     /// The termination message: what makes it too long is left out, or cut.
     #[must_use]
     pub fn to_text(&self) -> String {
-        let text = json(self);
-        if text.len() <= LONGEST {
-            return text;
-        }
-        json(&match self {
+        fitting(self, || match self {
             Self::Verified(verified) => Self::Verified(Box::new(Verified {
                 reached: None,
                 ..(**verified).clone()
@@ -122,6 +118,7 @@ impl Task {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backup::wire::LONGEST;
 
     fn verified(reached: &str) -> Verified {
         Verified {

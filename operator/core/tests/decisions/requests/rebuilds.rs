@@ -1,6 +1,6 @@
 //! Instances whose data directory a person wants to be replaced.
 
-use mainstay_core::rules::{MemberId, Rebuild};
+use mainstay_core::rules::{Donor, MemberId, Rebuild};
 
 use super::*;
 
@@ -65,10 +65,12 @@ fn rule_10_a_rebuild_is_recorded_then_fenced_then_dropped_then_cloned() {
 fn a_person_who_asks_does_not_wait_for_the_limit_and_gets_one_rebuild() {
     let before = |at| Rebuild {
         incarnation: mainstay_core::rules::Incarnation("an-earlier-life".to_owned()),
-        donor: id(1),
+        donor: Donor::Instance(id(1)),
+        failures: 0,
         at,
         reason: String::new(),
         ended: None,
+        healing: None,
     };
     let state = dropped(asked());
     let rebuilt = |at| {
@@ -150,10 +152,12 @@ fn a_clone_that_never_began_is_no_rebuild() {
     let state = asked().rules(|rules| {
         let intent = Rebuild {
             incarnation: id(2).incarnation,
-            donor: id(1),
+            donor: Donor::Instance(id(1)),
+            failures: 0,
             at: now(),
             reason: "on request".to_owned(),
             ended: None,
+            healing: None,
         };
         rules.rebuilds.insert(name(2), intent);
     });

@@ -196,10 +196,12 @@ fn rule_7_rebuilds_are_limited() {
         let incarnation = mainstay_core::rules::Incarnation(incarnation.to_owned());
         let rebuild = Rebuild {
             incarnation,
-            donor: id(1),
+            donor: Donor::Instance(id(1)),
+            failures: 0,
             at,
             reason: String::new(),
             ended: None,
+            healing: None,
         };
         outside(3)
             .with(2, |i| i.set("a:1-80 x:1"))
@@ -209,6 +211,45 @@ fn rule_7_rebuilds_are_limited() {
     waits(&rebuilt("an-earlier-life", 30), "it was rebuilt a moment ago");
     assert_eq!(rebuilt("life-2", 20).does().len(), 2);
     assert_eq!(rebuilt("an-earlier-life", 70).does().len(), 2);
+}
+
+#[test]
+fn rule_7_what_cannot_be_cloned_is_restored_from_the_newest_backup() {
+    let with = |failures: Option<u32>, backed_up: bool| {
+        let last = failures.map(|failures| Rebuild {
+            incarnation: id(2).incarnation,
+            donor: Donor::Instance(id(1)),
+            failures,
+            at: ago(20),
+            reason: String::new(),
+            ended: None,
+            healing: None,
+        });
+        let state = outside(3).archiving();
+        let state = if backed_up { state.backed_up() } else { state };
+        let state = state.with(0, |i| i.purged("a:1-30")).with(2, |i| i.set("a:1-80 x:1"));
+        state.rules(|rules| {
+            if let Some(last) = last {
+                rules.rebuilds.insert(name(2), last);
+            }
+        })
+    };
+    let after = |failures| with(failures, true);
+    let does = |state: &State| state.does()[1].clone();
+    // One donor after the other, then the store, and again from the beginning.
+    assert_eq!(does(&after(None)), "clone shop-2 from shop-1");
+    assert_eq!(does(&after(Some(0))), "clone shop-2 from shop-0");
+    let restored = after(Some(1));
+    let expected = format!("refill shop-2 with at least {}", set("a:1-30"));
+    assert_eq!(does(&restored), expected);
+    let record = restored.plan_record();
+    let intent = &record.rebuilds[&name(2)];
+    assert_eq!((&intent.donor, intent.failures), (&Donor::Store, 2));
+    assert_eq!(does(&after(Some(2))), "clone shop-2 from shop-0");
+    assert_eq!(does(&after(Some(4))), expected);
+    // Without a backup, or the access to it, there is nothing but clones.
+    assert_eq!(does(&after(Some(1)).without_access()), "clone shop-2 from shop-1");
+    assert_eq!(does(&with(Some(1), false)), "clone shop-2 from shop-1");
 }
 
 #[test]
@@ -479,10 +520,12 @@ fn rule_7_a_donor_has_the_baseline_and_gives_to_one_at_a_time() {
     // shop-1 gives to shop-4.
     let rebuild = |incarnation| Rebuild {
         incarnation,
-        donor: id(1),
+        donor: Donor::Instance(id(1)),
+        failures: 0,
         at: now(),
         reason: String::new(),
         ended: None,
+        healing: None,
     };
     let state = healthy(5)
         .rules(|rules| {

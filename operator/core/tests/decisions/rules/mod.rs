@@ -13,7 +13,7 @@ use crate::states::{
 use mainstay_core::action::{Action, VerbKind};
 use mainstay_core::analyse::Analysis;
 use mainstay_core::observed::{Mysqld, Reach};
-use mainstay_core::rules::{OperatorId, Phase, Rebuild, Rules};
+use mainstay_core::rules::{Donor, OperatorId, Phase, Rebuild, Rules};
 
 fn foreign_owner(state: State) -> State {
     state.rules(|rules| rules.owner = OperatorId("other".to_owned()))

@@ -1,9 +1,13 @@
 //! A fluent builder for states, and plans as short texts, so that a table of decisions can be read.
 
+pub(crate) mod backups;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use mainstay_api::backup_status::BackupReference;
 use mainstay_core::GtidSet;
 use mainstay_core::action::{Action, InstanceCommand, Verb, VerbKind};
 use mainstay_core::analyse::{Analysis, analyse};
@@ -11,7 +15,7 @@ use mainstay_core::backup::plan::Seen;
 use mainstay_core::check::check;
 use mainstay_core::observed::{
     Answer, Busy, ClaimView, Disk, Heard, InstanceObserved, InstanceReport, Mysqld, ObjectKey, ObjectKind, ObjectView,
-    Observed, Persisted, PodView, Reach, Recovered, Replication, SecretsView, SemiSync, Told,
+    Observed, Persisted, PodView, Reach, Recovered, Replication, SecretsView, SemiSync, StoreSecret, Told,
 };
 use mainstay_core::plan::{Plan, plan};
 use mainstay_core::progress::Progress;
@@ -82,6 +86,8 @@ pub(crate) struct State {
     durability: Option<&'static str>,
     /// The cluster begins with recovered data.
     recovers: bool,
+    /// Further fields of an accepted spec, merged over it.
+    more: serde_json::Value,
 }
 
 /// A healthy, settled cluster of that size in epoch 5: shop-0 is open since long, the others follow it, everybody is
@@ -125,6 +131,7 @@ pub(crate) fn healthy(replicas: usize) -> State {
         rules: Some(rules),
         durability: None,
         recovers: false,
+        more: serde_json::Value::Null,
     };
     state = state.with(0, |i| i.writable().told(&members, acks).set("a:1-100"));
     (1..replicas).fold(state, |state, ordinal| {
@@ -151,6 +158,7 @@ pub(crate) fn fresh(replicas: usize) -> State {
         rules: None,
         durability: None,
         recovers: false,
+        more: serde_json::Value::Null,
     };
     (0..replicas).fold(state, |state, ordinal| state.with(ordinal, Instance::pristine))
 }
@@ -210,6 +218,8 @@ fn instance(ordinal: usize) -> InstanceObserved {
         message: String::new(),
         restarts: 0,
         failures: 0,
+        refusals: 0,
+        unreadable: false,
         standstill: None,
         version: "9.7.4".to_owned(),
         server_uuid: uuid(ordinal),
@@ -223,7 +233,11 @@ fn instance(ordinal: usize) -> InstanceObserved {
             ..Replication::default()
         },
         semi_sync: SemiSync::default(),
-        disk: Disk { used: 1, size: 10 },
+        disk: Disk {
+            used: 1 << 30,
+            size: 10 << 30,
+            full_for: None,
+        },
         marker: None,
         config_hash: String::new(),
         pristine: false,
@@ -244,15 +258,7 @@ fn instance(ordinal: usize) -> InstanceObserved {
         name: name(ordinal),
         ordinal: u32::try_from(ordinal).unwrap(),
         pod: Some(pod(ordinal)),
-        claim: Some(ClaimView {
-            uid: format!("claim-{ordinal}"),
-            phase: "Bound".to_owned(),
-            requested: None,
-            capacity: None,
-            class: None,
-            node: None,
-            deleting: false,
-        }),
+        claim: Some(Instance::new_claim(&format!("claim-{ordinal}"))),
         reach: Reach::Heard(Box::new(heard)),
     }
 }
@@ -343,7 +349,8 @@ impl State {
 
     /// Digest of what is to be recovered, as an instance reports it.
     pub(crate) fn wish() -> String {
-        accepted("strict", true, 3).recovery.unwrap().request
+        let none = serde_json::Value::Null;
+        accepted("strict", true, 3, &none).recovery.unwrap().request
     }
 
     /// The Secret with which the data are recovered is there.
@@ -363,7 +370,43 @@ impl State {
         self
     }
 
+    /// A person replaces volumes.
+    pub(crate) fn keeping_volumes(mut self) -> Self {
+        self.more = serde_json::json!({"healing": {"volumes": "Keep"}});
+        self.accepted()
+    }
+
+    /// The sizes of volumes, as declared.
+    pub(crate) fn growing(mut self, size: &str, most: &str) -> Self {
+        self.more = serde_json::json!({"storage": {"size": size, "maxSize": most}});
+        self.accepted()
+    }
+
+    /// The binlog is archived, as declared.
+    pub(crate) fn archiving(mut self) -> Self {
+        self.more = serde_json::json!({"backup": {"store": {
+            "bucket": "backups", "endpoint": "https://s3.example", "credentialsSecret": {"name": "s3"},
+        }}});
+        self.accepted()
+    }
+
     /// The annotation of a person.
+    /// A backup is in its store.
+    pub(crate) fn backed_up(mut self) -> Self {
+        self.observed.backups.told.last_successful = Some(BackupReference {
+            name: "nightly".to_owned(),
+            completed_at: MicroTime(ago(3600)),
+            message: None,
+        });
+        self
+    }
+
+    /// The access to its store is not what is declared.
+    pub(crate) fn without_access(mut self) -> Self {
+        self.observed.secrets.store = StoreSecret::Outdated;
+        self
+    }
+
     pub(crate) fn asks(mut self, request: &str) -> Self {
         self.observed.request = Some(request.to_owned());
         self
@@ -416,7 +459,7 @@ impl State {
     pub(crate) fn subject(&self) -> Subject<'static> {
         let spec = self
             .durability
-            .map(|durability| accepted(durability, self.recovers, self.observed.instances.len()));
+            .map(|durability| accepted(durability, self.recovers, self.observed.instances.len(), &self.more));
         Subject {
             spec: spec.map_or(Err(&[]), |spec| Ok(&*Box::leak(Box::new(spec)))),
             ..subject()
@@ -434,6 +477,10 @@ impl State {
                     lines.extend(commands.iter().map(command_text));
                 }
                 Action::DeletePod { instance, .. } => lines.push(format!("delete {instance}")),
+                Action::DeleteClaim { instance, .. } => lines.push(format!("delete the claim of {instance}")),
+                Action::GrowClaim { instance, bytes, .. } => {
+                    lines.push(format!("grow {instance} to {}", mainstay_core::quantity::binary(bytes)));
+                }
                 _ => {}
             }
         }
@@ -472,7 +519,7 @@ pub(crate) fn subject() -> Subject<'static> {
 }
 
 /// A spec that was accepted.
-fn accepted(durability: &str, recovers: bool, replicas: usize) -> ValidatedCluster {
+fn accepted(durability: &str, recovers: bool, replicas: usize, more: &serde_json::Value) -> ValidatedCluster {
     let recovery = serde_json::json!({"recovery": {
         "source": {
             "store": {"bucket": "backups", "endpoint": "https://s3.example", "credentialsSecret": {"name": "s3"}},
@@ -480,14 +527,17 @@ fn accepted(durability: &str, recovers: bool, replicas: usize) -> ValidatedClust
         },
         "target": {"time": "2026-11-29T11:00:00Z"},
     }});
-    let cluster = serde_json::from_value(serde_json::json!({
+    let mut cluster = serde_json::json!({
         "apiVersion": "mysql.mainstay.dev/v1",
         "kind": "MySQLCluster",
         "metadata": {"name": "shop", "namespace": "prod", "uid": "uid-shop", "generation": 1},
         "spec": {"replicas": replicas, "image": "mysql:9.7.4", "storage": {"size": "1Gi"},
             "failover": {"durability": durability}, "bootstrap": if recovers { recovery } else { serde_json::Value::Null }}
-    }));
-    ValidatedCluster::new(&cluster.unwrap()).unwrap()
+    });
+    for (field, value) in more.as_object().into_iter().flatten() {
+        cluster["spec"][field] = value.clone();
+    }
+    ValidatedCluster::new(&serde_json::from_value(cluster).unwrap()).unwrap()
 }
 
 fn record_text(rules: &Rules) -> String {
@@ -512,6 +562,7 @@ fn command_text(command: &InstanceCommand) -> String {
     match &command.verb {
         Verb::Attach { source } => format!("attach {to} to {}", source.id.instance),
         Verb::Clone { donor, .. } => format!("clone {to} from {}", donor.id.instance),
+        Verb::Refill { at_least, .. } => format!("refill {to} with at least {at_least}"),
         Verb::Open {
             members, acks_required, ..
         } => format!("open {to} [{}] k {acks_required}", names(members)),
@@ -519,6 +570,7 @@ fn command_text(command: &InstanceCommand) -> String {
         Verb::Fence => format!("fence {to}"),
         Verb::Mark => format!("mark {to}"),
         Verb::Restart => format!("restart {to}"),
+        Verb::Purge { stored } => format!("purge {to} {stored}"),
     }
 }
 
@@ -549,6 +601,36 @@ impl Instance {
         if let Some(pod) = &mut self.0.pod {
             change(pod);
         }
+        self
+    }
+
+    pub(crate) fn claim(mut self, change: impl FnOnce(&mut ClaimView)) -> Self {
+        if let Some(claim) = &mut self.0.claim {
+            change(claim);
+        }
+        self
+    }
+
+    /// A claim that is bound.
+    pub(crate) fn new_claim(uid: &str) -> ClaimView {
+        ClaimView {
+            uid: uid.to_owned(),
+            resource_version: "1".to_owned(),
+            phase: "Bound".to_owned(),
+            requested: None,
+            capacity: None,
+            class: None,
+            node: None,
+            deleting: false,
+        }
+    }
+
+    /// Heard again, in a pod of its own.
+    pub(crate) fn returned(mut self) -> Self {
+        let ordinal = usize::try_from(self.0.ordinal).unwrap();
+        let Instance(fresh) = Instance(instance(ordinal));
+        self.0.reach = fresh.reach;
+        self.0.pod = fresh.pod;
         self
     }
 

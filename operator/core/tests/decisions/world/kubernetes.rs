@@ -97,6 +97,8 @@ impl Kubernetes {
             | Action::Record(_)
             | Action::Command(_)
             | Action::DeletePod { .. }
+            | Action::DeleteClaim { .. }
+            | Action::GrowClaim { .. }
             | Action::LabelPod { .. } => {}
         }
     }

@@ -262,6 +262,8 @@ impl Node {
             message: String::new(),
             restarts: self.restarts,
             failures: 0,
+            refusals: 0,
+            unreadable: false,
             standstill: None,
             version: "9.7.4".to_owned(),
             server_uuid: volume.uuid.clone(),
@@ -295,7 +297,11 @@ impl Node {
                 waiters: u32::try_from(process.waiting.len()).unwrap(),
                 acknowledgers: Vec::new(),
             },
-            disk: Disk { used: 10, size: 100 },
+            disk: Disk {
+                used: 10,
+                size: 100,
+                full_for: None,
+            },
             marker: process.marker.clone().filter(|_| running),
             config_hash: String::new(),
             pristine: volume.pristine,
@@ -402,6 +408,8 @@ impl Node {
             }
             Verb::Mark => Course::Begun,
             Verb::Clone { .. } if process.writable => Course::refused("writable"),
+            // Nothing is stored in this world.
+            Verb::Refill { .. } => Course::refused("no store"),
             Verb::Clone { donor, .. } => {
                 process.mysqld = Mysqld::Cloning;
                 process.until = now + Duration::from_secs(2);
@@ -409,6 +417,8 @@ impl Node {
                 process.receiver = false;
                 Course::Ended(None)
             }
+            // No volume fills up in this world.
+            Verb::Purge { .. } => Course::refused("nothing to purge"),
             Verb::Restart => {
                 self.kill_mysqld(now, restart);
                 Course::Ended(None)

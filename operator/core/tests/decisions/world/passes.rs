@@ -48,6 +48,7 @@ impl World {
             });
             let claim = node.and_then(|node| node.volume.as_ref()).map(|_| ClaimView {
                 uid: format!("claim-{ordinal}"),
+                resource_version: "1".to_owned(),
                 phase: "Bound".to_owned(),
                 requested: None,
                 capacity: None,

@@ -38,6 +38,7 @@ pub(crate) mod raw;
 pub(crate) mod store;
 pub(crate) mod stuck;
 mod template;
+pub(crate) mod volume;
 pub(crate) mod wire;
 
 use files::{ca, leaf, leaf_for, my_cnf, programs};

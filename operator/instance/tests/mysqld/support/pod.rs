@@ -1,16 +1,19 @@
 //! The pod of a backup's Job.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mainstay_core::backup::BackupId;
 use mainstay_core::backup::manifest::Method;
+use mainstay_core::backup::plan::BackupStep;
 use mainstay_core::backup::wire::{Donor, Task};
-use mainstay_instance::backup::{Settings, temporary};
+use mainstay_instance::backup::{Settings, read_page, temporary};
 use mainstay_instance::config::Paths;
 use mainstay_store::{ACCESS_FILE, Access};
 use secrecy::ExposeSecret as _;
+use tokio::task::JoinHandle;
 
 use super::files::programs;
 use super::{CLONE, Cluster, fast_directory, free_port, write};
@@ -61,10 +64,10 @@ impl Pod {
     }
 }
 
-/// What the program is told, whose files are below `root`.
-pub(crate) fn settings(root: &Path, config_file: &Path, task: Task, page: u16) -> Settings {
-    let none = || PathBuf::from(root).join("none");
-    let paths = Paths {
+/// Where the program of a Job finds what is mounted, and keeps its files, below `root`.
+pub(crate) fn paths(root: &Path, config_file: &Path) -> Paths {
+    let none = || root.join("none");
+    Paths {
         volume: root.join("volume"),
         run: root.join("run"),
         config_file: config_file.to_owned(),
@@ -75,8 +78,30 @@ pub(crate) fn settings(root: &Path, config_file: &Path, task: Task, page: u16) -
         client_ca: none(),
         recovery: none(),
         store: root.join("store"),
-    };
-    let mut server = temporary(paths, programs());
+    }
+}
+
+/// The steps that a page shows, each once, as it comes; until the task is aborted.
+pub(crate) fn watch_steps(page: SocketAddr) -> (Arc<Mutex<Vec<BackupStep>>>, JoinHandle<()>) {
+    let steps = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&steps);
+    let watching = tokio::spawn(async move {
+        loop {
+            if let Ok(progress) = read_page(page).await {
+                let mut seen = seen.lock().unwrap();
+                if seen.last() != Some(&progress.step) {
+                    seen.push(progress.step);
+                }
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    });
+    (steps, watching)
+}
+
+/// What the program is told, whose files are below `root`.
+pub(crate) fn settings(root: &Path, config_file: &Path, task: Task, page: u16) -> Settings {
+    let mut server = temporary(paths(root, config_file), programs());
     server.pod_ip = IpAddr::V4(Ipv4Addr::LOCALHOST);
     Settings {
         task,

@@ -183,7 +183,7 @@ impl Stored {
         let key = self.cluster.backup_data(&id, self.key.is_some());
         let data = node.config.paths.data();
         let (sealing, meter) = (self.sealing(), Meter::default());
-        let packed = store_directory(self.store.as_ref(), &key, &data, &skip, &sealing, &meter)
+        let packed = store_directory(self.store.as_ref(), &key, &data, skip, &sealing, &meter)
             .await
             .unwrap();
         let manifest = BackupManifest {
