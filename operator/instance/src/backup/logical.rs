@@ -64,7 +64,7 @@ impl Dump<'_> {
     /// Dumps the copy into the store. What was stored, and how many bytes the copy takes.
     pub(super) async fn run(&self, copy: DumpedCopy) -> Result<(Packed, u64), Failure> {
         self.course.begin(BackupStep::Dump, None);
-        let size = content_size(self.data, &|_| false).await;
+        let size = content_size(self.data, |_| false).await;
         let size = size.map_err(|error| Failure::of("VolumeFailed", &error))?;
         let server = DumpServer::connect(copy.socket, copy.password).await;
         let mut server = server.map_err(|error| Failure::of("DumpFailed", &error))?;
