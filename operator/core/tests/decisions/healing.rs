@@ -185,11 +185,11 @@ fn a_broken_data_directory_is_cloned_over_after_so_many_starts() {
         &dropped(healthy(3).with(2, refuses(3))),
         &[RECORD, "clone shop-2 from shop-1"],
     );
-    // A clone that is refused is tried again soon, and counts once.
+    // A clone that is refused is tried again soon, from another donor, and counts once.
     let again = recorded(&outside);
     waits(&again, "because it was healed a short time ago");
     let later = again.rules(|rules| rules.rebuilds.get_mut(&name(2)).unwrap().at = ago(11));
-    assert_eq!(later.does()[1], "clone shop-2 from shop-1");
+    assert_eq!(later.does()[1], "clone shop-2 from shop-0");
     assert_eq!(
         later.plan_record().rebuilds[&name(2)].healing.as_ref().unwrap().times,
         1

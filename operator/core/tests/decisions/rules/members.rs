@@ -161,7 +161,8 @@ fn rule_7_an_errant_instance_is_cloned_from_a_replica() {
         panic!("no record")
     };
     let intent = &record.rules.rebuilds[&name(2)];
-    assert_eq!((&intent.incarnation, &intent.donor), (&id(2).incarnation, &id(1)));
+    let donor = Donor::Instance(id(1));
+    assert_eq!((&intent.incarnation, &intent.donor), (&id(2).incarnation, &donor));
     // No replica can give: the primary does.
     let state = state.with(1, |i| i.report(|r| r.replication.lag = Some(Duration::from_secs(9))));
     does(
@@ -220,7 +221,7 @@ fn rule_7_what_cannot_be_cloned_is_restored_from_the_newest_backup() {
             incarnation: id(2).incarnation,
             donor: Donor::Instance(id(1)),
             failures,
-            at: ago(20),
+            at: now() - jiff::SignedDuration::from_secs(20),
             reason: String::new(),
             ended: None,
             healing: None,
