@@ -119,6 +119,11 @@ fn is_announcement(error: &str) -> bool {
     [
         "Aborting",
         "Data Dictionary initialization failed",
+        "Failed to initialize DD Storage Engine",
+        "Plugin initialization aborted",
+        "Cannot continue operation",
+        "Can't init tc log",
+        "Use --innodb-directories",
         "The designated data directory",
         "The newly created data dir",
     ]
@@ -183,6 +188,20 @@ mod tests {
         ] {
             assert_eq!(parse(line).message, line);
         }
+    }
+
+    #[tokio::test]
+    async fn what_follows_from_an_error_is_not_the_reason() {
+        let log: &[u8] = b"2026-11-30T23:02:50Z 1 [ERROR] [MY-013862] [InnoDB] Neither found #innodb_redo subdirectory, nor \
+            ib_logfile* files in ./\n\
+            2026-11-30T23:02:50Z 1 [ERROR] [MY-012930] [InnoDB] Plugin initialization aborted with error Generic error.\n\
+            2026-11-30T23:02:50Z 1 [ERROR] [MY-010334] [Server] Failed to initialize DD Storage Engine\n\
+            2026-11-30T23:02:50Z 0 [ERROR] [MY-010020] [Server] Data Dictionary initialization failed.\n\
+            2026-11-30T23:02:50Z 0 [ERROR] [MY-010119] [Server] Aborting\n";
+        let tail = Tail::default();
+        follow(log, "mysqld", tail.clone(), Redactor::default()).await;
+        let reason = "Neither found #innodb_redo subdirectory, nor ib_logfile* files in ./";
+        assert_eq!(tail.reason().as_deref(), Some(reason));
     }
 
     #[tokio::test]

@@ -197,11 +197,7 @@ pub fn to_json(status: &proto::Status) -> Value {
             "waiters": semi_sync.waiters,
             "acknowledgers": semi_sync.acknowledgers,
         },
-        "disk": {
-            "usedBytes": disk.used_bytes,
-            "sizeBytes": disk.size_bytes,
-            "fullForMs": disk.full_for_ms,
-        },
+        "disk": {"usedBytes": disk.used_bytes, "sizeBytes": disk.size_bytes, "fullForMs": disk.full_for_ms},
         "standstill": status.standstill.as_ref().map(|standstill| json!({
             "cause": standstill.cause().as_str_name().to_lowercase(),
             "holder": standstill.holder,

@@ -14,6 +14,10 @@ use tokio::time::Instant;
 
 /// What one reading of the server says.
 #[derive(Clone, Copy, Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is one observation, and any may come with any"
+)]
 pub(crate) struct Sight<'a> {
     /// Number of the server process.
     pub(crate) run: u64,

@@ -163,6 +163,9 @@ fn sound_accounts() -> SystemAccounts {
     }
 }
 
+/// What becomes of the files when the binlogs before this one are purged.
+pub(crate) type Purging = Box<dyn Fn(&str) + Send>;
+
 /// See the module.
 #[derive(Default)]
 pub(crate) struct FakeMysql {
@@ -185,7 +188,7 @@ pub(crate) struct FakeMysql {
     /// Replicas that connect when semi-sync is switched on.
     joining: Mutex<Vec<DumpThread>>,
     /// What a purge up to a binlog does.
-    pub(crate) when_purged: Mutex<Option<Box<dyn Fn(&str) + Send>>>,
+    pub(crate) when_purged: Mutex<Option<Purging>>,
 }
 
 impl FakeMysql {

@@ -20,15 +20,14 @@ pub(crate) fn plan(view: &View<'_>, open: Seen<'_>, draft: &mut Draft) {
         let Some(stored) = useful(view, open, seen) else {
             continue;
         };
-        match pause(view, seen) {
-            Some(left) => draft.look_in(left),
-            None => {
-                // What keeps a volume below its mark again and again is routine.
-                let full = view.is_full(seen.report);
-                let why = full.then(|| format!("the volume of {} is full", seen.instance.name));
-                draft.command(view, seen, Verb::Purge { stored }, why.unwrap_or_default());
-            }
+        if let Some(left) = pause(view, seen) {
+            draft.look_in(left);
+            continue;
         }
+        // What keeps a volume below its mark again and again is routine.
+        let full = view.is_full(seen.report);
+        let why = full.then(|| format!("the volume of {} is full", seen.instance.name));
+        draft.command(view, seen, Verb::Purge { stored }, why.unwrap_or_default());
     }
 }
 

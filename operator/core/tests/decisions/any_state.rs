@@ -105,29 +105,7 @@ fn changed(random: &mut Random, replicas: u64, instance: Instance) -> Instance {
         }
         16 => instance.report(|report| report.history_reset = true),
         17 => instance.pod(|pod| pod.template = Some("t0".to_owned())),
-        20 => instance.report(|report| {
-            report.disk.used = report.disk.size;
-            report.disk.full_for = Some(std::time::Duration::from_secs(5));
-        }),
-        21 => instance.report(|report| report.unreadable = true),
-        22 => instance.mysqld(Mysqld::Down).report(|report| report.refusals = 3),
-        23 => {
-            let instance = instance.claim(|claim| "Lost".clone_into(&mut claim.phase));
-            if random.chance(50) {
-                instance.silent(5)
-            } else {
-                instance
-            }
-        }
-        24 => {
-            let behind = any_set(random);
-            instance.report(|report| {
-                report.archive = Some(ArchiveReport {
-                    behind,
-                    ..ArchiveReport::default()
-                });
-            })
-        }
+        20..25 => troubled(random, instance),
         18 => {
             let (received, seconds) = (*random.pick(&SETS).unwrap(), random.below(60));
             instance.stuck(received, seconds)
@@ -135,6 +113,35 @@ fn changed(random: &mut Random, replicas: u64, instance: Instance) -> Instance {
         _ => {
             let executed = any_set(random);
             instance.report(|report| report.executed = executed)
+        }
+    }
+}
+
+/// Something is wrong with its volume or its data, or its archive is behind.
+fn troubled(random: &mut Random, instance: Instance) -> Instance {
+    match random.below(5) {
+        0 => instance.report(|report| {
+            report.disk.used = report.disk.size;
+            report.disk.full_for = Some(std::time::Duration::from_secs(5));
+        }),
+        1 => instance.report(|report| report.unreadable = true),
+        2 => instance.mysqld(Mysqld::Down).report(|report| report.refusals = 3),
+        3 => {
+            let instance = instance.claim(|claim| "Lost".clone_into(&mut claim.phase));
+            if random.chance(50) {
+                instance.silent(5)
+            } else {
+                instance
+            }
+        }
+        _ => {
+            let behind = any_set(random);
+            instance.report(|report| {
+                report.archive = Some(ArchiveReport {
+                    behind,
+                    ..ArchiveReport::default()
+                });
+            })
         }
     }
 }

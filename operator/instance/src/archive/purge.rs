@@ -1,7 +1,7 @@
 //! Which binlogs hold nothing but what is stored. Everything here blocks.
 
 use std::ffi::OsStr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use mainstay_core::GtidSet;
 
@@ -30,15 +30,15 @@ pub(crate) fn first_to_stay(
             Err(error) => return Err(error),
         }
     }
-    Ok(bound.and_then(name))
+    Ok(bound.and_then(|file| name(file)))
 }
 
 /// The oldest binlog that there is.
 pub(crate) fn oldest(directory: &Path) -> Result<Option<String>, SourceError> {
     let files = list(directory)?;
-    Ok(files.iter().find(|file| file.exists()).and_then(name))
+    Ok(files.iter().find(|file| file.exists()).and_then(|file| name(file)))
 }
 
-fn name(path: &PathBuf) -> Option<String> {
+fn name(path: &Path) -> Option<String> {
     path.file_name().and_then(OsStr::to_str).map(str::to_owned)
 }

@@ -3,6 +3,7 @@
 //! The server writes before it deletes, so on a volume on which nothing is free it would wait for what it is about to make
 //! (docs/instance.md, "Answers of a real server"). The reserve is there for that, and is made again from what was deleted.
 
+use std::path::Path;
 use std::time::Duration;
 
 use mainstay_core::GtidSet;
@@ -10,7 +11,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use super::{Context, Done, Outcome, Refusal, refusal};
-use crate::archive::purge;
+use crate::archive::{SourceError, purge};
 use crate::disk;
 
 /// What a purge needs: the list of the binlogs, twice, and what the file system writes of itself.
@@ -33,7 +34,7 @@ pub(super) async fn purge(context: &Context<'_>, stored: &GtidSet) -> Outcome {
     let done = context.mysql.purge_binlogs(&bound, context.left()).await;
     make_reserve_again(context).await;
     done?;
-    let left = on_volume(context, |data| purge::oldest(data)).await?;
+    let left = on_volume(context, purge::oldest).await?;
     if left == oldest {
         return Err(refusal(
             "the oldest binlog is still being read: a replica that is far behind, or a backup, needs it",
@@ -46,7 +47,7 @@ pub(super) async fn purge(context: &Context<'_>, stored: &GtidSet) -> Outcome {
 /// A question about the binlogs, which takes as long as the disk does.
 async fn on_volume<T: Send + 'static>(
     context: &Context<'_>,
-    question: impl FnOnce(&std::path::Path) -> Result<T, crate::archive::SourceError> + Send + 'static,
+    question: impl FnOnce(&Path) -> Result<T, SourceError> + Send + 'static,
 ) -> Result<T, Refusal> {
     let data = context.shared.config.paths.data();
     let answer = timeout(context.left(), spawn_blocking(move || question(&data))).await;

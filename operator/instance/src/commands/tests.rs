@@ -683,7 +683,7 @@ fn write_binlogs(bench: &Bench) -> std::path::PathBuf {
     let mut index = String::new();
     for (number, bytes) in (1..).zip(files) {
         std::fs::write(data.join(format!("binlog.00000{number}")), bytes).unwrap();
-        index.push_str(&format!("./binlog.00000{number}\n"));
+        index += format!("./binlog.00000{number}\n").as_str();
     }
     std::fs::write(data.join("binlog.index"), index).unwrap();
     let purged = data.clone();
@@ -741,7 +741,7 @@ async fn a_purge_that_cannot_be_says_why_and_kills_nobody() {
 
 #[tokio::test]
 async fn who_does_not_know_what_it_was_told_says_so_and_is_told_nothing() {
-    let bench = Bench::with_file(closed(), |path| StateFile::unknown(path));
+    let bench = Bench::with_file(closed(), StateFile::unknown);
     let status = bench.shared.observe().await;
     assert_eq!(status.incarnation, "");
     assert!(status.history_reset, "nobody may compare by its set");

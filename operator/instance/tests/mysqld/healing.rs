@@ -9,7 +9,9 @@ use mainstay_core::GtidSet;
 use mainstay_core::action::Verb;
 use mainstay_core::observed::{Disk, InstanceReport, Mysqld};
 use mainstay_instance::convert::Outcome;
+use mysql_async::Conn;
 use mysql_async::prelude::Queryable as _;
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::support::volume::Volume;
 use crate::support::{Cluster, Node, clone_of, insert, make_table, rows, show_logs, until, write};
@@ -19,6 +21,9 @@ const MIB: u64 = 1 << 20;
 fn is_running(report: &InstanceReport) -> bool {
     report.mysqld == Mysqld::Running
 }
+
+/// What is done to a data directory.
+type Harm = fn(&Path);
 
 /// What becomes of data that a disk, or a person, lost.
 fn cut_in_half(file: &Path) {
@@ -38,7 +43,7 @@ async fn data_that_no_server_reads_is_told_and_replaced_by_a_clone() {
     let mut cluster = Cluster::bootstrap(3).await;
     make_table(&mut cluster, 0).await;
     insert(&cluster.nodes[0], 7).await.unwrap();
-    let damages: [(&str, fn(&Path)); 5] = [
+    let damages: [(&str, Harm); 5] = [
         ("half of ibdata1", |data| cut_in_half(&data.join("ibdata1"))),
         ("no ibdata1", |data| std::fs::remove_file(data.join("ibdata1")).unwrap()),
         ("no redo log", |data| {
@@ -113,14 +118,11 @@ async fn what_no_other_data_would_mend_is_not_laid_to_the_data() {
         "query_cache_size=1",
         "binlog_row_image=NONSENSE",
         "max_connections=many",
-        "innodb_data_home_dir=/nowhere",
         "innodb_page_size=8192",
         "lower_case_table_names=1",
         "authentication_policy=nothing",
         "early_plugin_load=nothing.so",
         "plugin_load_add=nothing.so\nnothing=FORCE",
-        "innodb_buffer_pool_size=900G",
-        "tmpdir=/nowhere",
     ] {
         let report = start_with(&mut cluster, 0, line).await;
         assert_eq!(report.refusals, 0, "{line}");
@@ -143,17 +145,19 @@ async fn what_no_other_data_would_mend_is_not_laid_to_the_data() {
 async fn a_server_that_is_killed_while_it_starts_does_not_refuse_its_data() {
     show_logs();
     let mut cluster = Cluster::start(1).await;
-    let run = cluster.nodes[0].report().await.restarts;
-    cluster.nodes[0].signal(rustix::process::Signal::KILL);
-    cluster.nodes[0]
-        .wait("it starts again", |report| report.restarts > run)
-        .await;
-    until("the next one has a number", async || {
-        std::fs::read_to_string(cluster.nodes[0].config.paths.run.join("mysqld.pid")).is_ok()
+    let first = cluster.nodes[0].pid();
+    cluster.nodes[0].signal(Signal::KILL);
+    until("the next one was killed, too", async || {
+        let file = cluster.nodes[0].config.paths.run.join("mysqld.pid");
+        let text = std::fs::read_to_string(file).unwrap_or_default();
+        let next = text.trim().parse::<i32>().ok().filter(|next| *next != first);
+        next.and_then(Pid::from_raw)
+            .is_some_and(|next| kill_process(next, Signal::KILL).is_ok())
     })
     .await;
-    cluster.nodes[0].signal(rustix::process::Signal::KILL);
-    let report = cluster.nodes[0].wait("it answers", is_running).await;
+    let report = cluster.nodes[0]
+        .wait("it answers", |report| report.restarts >= 2 && is_running(report))
+        .await;
     assert_eq!(report.refusals, 0);
     cluster.cut().await;
 }
@@ -181,7 +185,7 @@ async fn a_purge_deletes_what_is_stored_and_no_more() {
     let mut sets = Vec::new();
     for number in 0..3 {
         insert(&cluster.nodes[0], number).await.unwrap();
-        let set = cluster.nodes[0].report().await.executed;
+        let set = cluster.mark(0).await;
         cluster.nodes[1].wait_for(&set).await;
         for node in nodes {
             let mut inside = cluster.nodes[node].inside().await;
@@ -223,18 +227,20 @@ async fn a_purge_deletes_what_is_stored_and_no_more() {
     cluster.cut().await;
 }
 
-/// At that point no statement makes room: `PURGE` writes before it deletes. The reserve is for that.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "needs the files of a MySQL image, and to mount a volume: MAINSTAY_TEST_MYSQL"]
-async fn f33_a_purge_makes_room_on_a_volume_on_which_nothing_is_free() {
-    show_logs();
+/// An open primary that stands alone on a volume of its own, with 120 MB of binlogs; what is in them.
+async fn primary_on_a_small_volume() -> (Cluster, Volume, GtidSet) {
     let mut cluster = Cluster::prepare(1);
     let volume = Volume::small(&cluster.nodes[0].config.paths.volume, 900);
     cluster.start_all().await;
     cluster.make_primary(0).await;
     make_table(&mut cluster, 0).await;
     let mut root = cluster.nodes[0].root().await;
-    root.query_drop("CREATE TABLE my_app.b (b LONGBLOB)").await.unwrap();
+    for statement in [
+        "CREATE TABLE my_app.b (b LONGBLOB)",
+        "SET SESSION binlog_transaction_compression=OFF",
+    ] {
+        root.query_drop(statement).await.unwrap();
+    }
     // What is deleted from the table stays in the binlogs.
     for _ in 0..4 {
         for statement in [
@@ -245,64 +251,77 @@ async fn f33_a_purge_makes_room_on_a_volume_on_which_nothing_is_free() {
             root.query_drop(statement).await.unwrap();
         }
     }
-    let stored = cluster.nodes[0].report().await.executed;
-    assert!(cluster.nodes[0].config.paths.reserve().exists());
-    assert_eq!(cluster.nodes[0].report().await.disk.full_for, None);
+    let stored = cluster.mark(0).await;
+    volume.fill_holes();
+    (cluster, volume, stored)
+}
+
+/// A transaction whose binlog does not fit into what a file has left of its last page, and whose row does: clients of a full
+/// volume wait for it.
+async fn commit_that_needs_room(mut root: Conn, number: u32) -> Result<(), mysql_async::Error> {
+    for variable in ["binlog_rows_query_log_events=ON", "binlog_transaction_compression=OFF"] {
+        root.query_drop(format!("SET SESSION {variable}")).await?;
+    }
+    // What is larger than the cache of a transaction is written to a file first, which is an error.
+    let comment = "x".repeat(20_000);
+    root.query_drop(format!("INSERT INTO my_app.t VALUES ({number}) /* {comment} */"))
+        .await
+}
+
+/// At that point no statement makes room: `PURGE` writes before it deletes. The reserve is for that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs the files of a MySQL image, and to mount a volume: MAINSTAY_TEST_MYSQL"]
+async fn f33_a_purge_makes_room_on_a_volume_on_which_nothing_is_free() {
+    show_logs();
+    let (mut cluster, volume, stored) = primary_on_a_small_volume().await;
+    let reserve = cluster.nodes[0].config.paths.reserve();
+    assert!(reserve.exists() && cluster.nodes[0].report().await.disk.full_for.is_none());
+    let root = cluster.nodes[0].root().await;
     volume.leave(0);
-    let report = cluster.nodes[0]
+    cluster.nodes[0]
         .wait("it is full", |report| report.disk.full_for.is_some())
         .await;
-    assert!(
-        report.disk.full_for.unwrap() < Duration::from_secs(2),
-        "{:?}",
-        report.disk
-    );
-    let commit = tokio::spawn(async move { root.query_drop("INSERT INTO my_app.t VALUES (1)").await });
-    until("a commit waits", async || {
-        let waiting = "SELECT CAST(COUNT(*) AS CHAR) FROM performance_schema.threads \
-                       WHERE PROCESSLIST_STATE='waiting for handler commit'";
-        cluster.nodes[0].text(waiting).await.as_deref() == Some("1")
-    })
-    .await;
+    let commit = tokio::spawn(commit_that_needs_room(root, 1));
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert!(!commit.is_finished(), "it does not wait for room: {:?}", commit.await);
     let before = binlogs(&cluster.nodes[0]);
     let answer = cluster.give(0, purge(&stored)).await;
     println!("purge on a volume on which nothing is free: {:?}", answer.took);
     let report = answer.must_be_done();
     assert!(report.writable && report.disk.size - report.disk.used >= Disk::ROOM);
     assert!(binlogs(&cluster.nodes[0]).len() < before.len());
-    println!(
-        "{} MiB are free then, the reserve is there: {}",
-        volume.free() / MIB,
-        cluster.nodes[0].config.paths.reserve().exists()
-    );
+    let (free, there) = (volume.free() / MIB, reserve.exists());
+    println!("{free} MiB are free then, the reserve is there: {there}");
+    assert!(there, "it is made again");
     cluster.nodes[0]
         .wait("it is not full", |report| report.disk.full_for.is_none())
         .await;
     // The server looks again once a minute.
     let began = Instant::now();
-    tokio::time::timeout(Duration::from_secs(90), commit)
-        .await
-        .expect("there is room for the commit")
-        .unwrap()
-        .unwrap();
+    let ended = tokio::time::timeout(Duration::from_secs(90), commit).await;
+    ended.expect("there is room for the commit").unwrap().unwrap();
     println!("the commit ended {:?} after the purge", began.elapsed());
     assert_eq!(cluster.nodes[0].report().await.restarts, 0);
-    // Without a reserve and without room it is not begun: it would not end.
-    drop(std::fs::remove_file(cluster.nodes[0].config.paths.reserve()));
-    insert(&cluster.nodes[0], 2).await.unwrap();
-    cluster.nodes[0]
-        .inside()
-        .await
-        .query_drop("FLUSH BINARY LOGS")
-        .await
-        .unwrap();
-    let stored = cluster.nodes[0].report().await.executed;
+    cluster.cut().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs the files of a MySQL image, and to mount a volume: MAINSTAY_TEST_MYSQL"]
+async fn f33_a_purge_that_would_wait_for_room_is_refused_and_a_stop_waits_for_none() {
+    show_logs();
+    let (mut cluster, volume, stored) = primary_on_a_small_volume().await;
+    std::fs::remove_file(cluster.nodes[0].config.paths.reserve()).unwrap();
+    let root = cluster.nodes[0].root().await;
     volume.leave(0);
     cluster.give(0, purge(&stored)).await.must_be_refused("nothing is free");
+    let commit = tokio::spawn(commit_that_needs_room(root, 1));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    // With it comes the end of a pod.
     let began = Instant::now();
     cluster.nodes[0].manager.take().unwrap().stop().await;
-    println!("stop on a full volume: {:?}", began.elapsed());
+    println!("stop on a full volume while a commit waits: {:?}", began.elapsed());
     assert!(began.elapsed() < Duration::from_secs(10));
+    commit.await.unwrap().expect_err("nobody was told that it was made");
     cluster.cut().await;
 }
 
@@ -328,9 +347,9 @@ async fn f33_a_replica_says_for_how_long_its_volume_has_been_full_and_so_does_on
         .wait("it lasts", |report| full_for(report) >= Some(Duration::from_secs(2)))
         .await;
     // A little room is none.
-    volume.leave(31 * MIB);
+    volume.leave(24 * MIB);
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert!(full_for(&cluster.nodes[1].report().await) >= Some(Duration::from_secs(3)));
+    assert!(full_for(&cluster.nodes[1].report().await) >= Some(Duration::from_secs(2)));
     // Also of one that is down: it does not start with this my.cnf, and its reserve is given up already.
     drop(std::fs::remove_file(cluster.nodes[1].config.paths.reserve()));
     volume.leave(MIB);

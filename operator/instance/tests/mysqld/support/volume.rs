@@ -40,15 +40,40 @@ impl Volume {
     /// Leaves this much free, by a file that nobody else knows.
     pub(crate) fn leave(&self, free: u64) {
         let ballast = self.mounted.join("ballast");
-        let file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .open(&ballast)
+        let mut options = OpenOptions::new();
+        let file = options.write(true).create(true).truncate(false).open(&ballast).unwrap();
+        let size = || file.metadata().unwrap().len();
+        // Never more than is wanted is free in between.
+        file.set_len(size().min((size() + self.free()).saturating_sub(free)))
             .unwrap();
-        let take = self.free().saturating_sub(free);
-        if take > 0 {
-            rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, take).unwrap();
+        for attempt in 0..1000 {
+            let take = self.free().saturating_sub(free);
+            if take == 0 {
+                return;
+            }
+            // The server may take some first, and then it does not fit.
+            let take = take.checked_shr(attempt % 16).unwrap_or_default().max(4096);
+            let flags = rustix::fs::FallocateFlags::empty();
+            drop(rustix::fs::fallocate(&file, flags, size(), take).map_err(std::io::Error::from));
+        }
+        panic!("{} bytes are free, and not {free}", self.free());
+    }
+
+    /// Gives files all their blocks, as a server that makes them does: those of a copied data directory have holes, and InnoDB
+    /// crashes where it finds no room for a page that it has.
+    pub(crate) fn fill_holes(&self) {
+        let mut directories = vec![self.mounted.clone()];
+        while let Some(directory) = directories.pop() {
+            for entry in std::fs::read_dir(directory).unwrap().flatten() {
+                let kind = entry.file_type().unwrap();
+                if kind.is_dir() {
+                    directories.push(entry.path());
+                } else if let Ok(file) = OpenOptions::new().write(true).open(entry.path())
+                    && let length @ 1.. = file.metadata().unwrap().len()
+                {
+                    rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, length).unwrap();
+                }
+            }
         }
     }
 
