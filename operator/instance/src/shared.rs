@@ -207,7 +207,7 @@ impl Shared {
             redactor,
         };
         let space = shared.space();
-        lock(&shared.volume).measured(Instant::now(), space);
+        lock(&shared.volume).measured(Instant::now(), space, 0);
         let first = Arc::new(shared.compose(0, &shared.basis(), space, None));
         shared.status.send_replace(first);
         shared
@@ -588,9 +588,13 @@ impl Shared {
             Some(task) => task.await.ok(),
             None => None,
         };
+        // Asked only while it matters. What cannot be seen was not given up.
+        let full = lock(&self.volume).full_for(Instant::now()).is_some();
+        let given_up = full && self.config.paths.reserve().try_exists().is_ok_and(|there| !there);
+        let lent = if given_up { disk::RESERVE } else { 0 };
         let now = Instant::now();
         let mut volume = lock(&self.volume);
-        volume.measured(now, space);
+        volume.measured(now, space, lent);
         if let Some(looked) = looked {
             if let Err(error) = &looked
                 && !volume.is_failing()
@@ -604,7 +608,7 @@ impl Shared {
     /// The data volume is full, as far as is known.
     #[must_use]
     pub(crate) fn is_full(&self) -> bool {
-        lock(&self.volume).full_for(Instant::now()).is_some()
+        lock(&self.volume).is_full()
     }
 
     /// The data volume may be broken.

@@ -17,21 +17,32 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// What lasts.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
-    /// Since when it is full.
-    full: Option<Instant>,
+    /// Nothing fits any more, or hardly anything.
+    full: bool,
+    /// Since when it is full, also while what is free is nothing but the reserve, which was given up for that.
+    since: Option<Instant>,
     /// The first and the last of the looks that failed, none of them followed by one that did not.
     failing: Option<(Instant, Instant)>,
 }
 
 impl Watch {
-    /// Takes note of how much is free. A volume of unknown size is not full.
-    pub(crate) fn measured(&mut self, now: Instant, space: Space) {
-        let enough = if self.full.is_some() { Disk::ROOM } else { Disk::FULL };
-        if space.size > 0 && space.free < enough {
-            self.full.get_or_insert(now);
+    /// Takes note of how much is free, and how many bytes of it are the reserve that was given up. A volume of unknown size is
+    /// not full.
+    pub(crate) fn measured(&mut self, now: Instant, space: Space, lent: u64) {
+        let less_than = |bytes: u64| space.size > 0 && space.free < bytes;
+        self.full = less_than(if self.full { Disk::ROOM } else { Disk::FULL });
+        // Else a restart, for which the reserve is given up, would pass for room that was made.
+        if self.full || self.since.is_some() && less_than(Disk::ROOM.saturating_add(lent)) {
+            self.since.get_or_insert(now);
         } else {
-            self.full = None;
+            self.since = None;
         }
+    }
+
+    /// Nothing fits any more, or hardly anything.
+    #[must_use]
+    pub(crate) const fn is_full(&self) -> bool {
+        self.full
     }
 
     /// Takes note of a look at the volume. An error that says something else (a permission) is no news.
@@ -49,7 +60,7 @@ impl Watch {
     /// For how long it has been full.
     #[must_use]
     pub(crate) fn full_for(&self, now: Instant) -> Option<Duration> {
-        self.full.map(|since| now.saturating_duration_since(since))
+        self.since.map(|since| now.saturating_duration_since(since))
     }
 
     /// The last look failed: it may be broken.
@@ -86,7 +97,7 @@ mod tests {
         let (mut watch, began) = (Watch::default(), Instant::now());
         let mut look = |second, space| {
             let now = began + Duration::from_secs(second);
-            watch.measured(now, space);
+            watch.measured(now, space, 0);
             watch.full_for(now).map(|age| age.as_secs())
         };
         assert_eq!(look(1, free(16)), None);
@@ -98,6 +109,24 @@ mod tests {
         assert_eq!(look(7, free(31)), None);
         assert_eq!(look(8, free(1)), Some(0), "it is another time");
         assert_eq!(look(9, Space::default()), None, "nobody knows");
+    }
+
+    #[test]
+    fn the_reserve_that_was_given_up_is_no_room() {
+        let (mut watch, began) = (Watch::default(), Instant::now());
+        let mut look = |second, space, lent: u64| {
+            let now = began + Duration::from_secs(second);
+            watch.measured(now, space, lent * MIB);
+            (watch.is_full(), watch.full_for(now).map(|age| age.as_secs()))
+        };
+        // One that was never full is not for want of a reserve.
+        assert_eq!(look(0, free(70), 64), (false, None));
+        assert_eq!(look(1, free(2), 0), (true, Some(0)));
+        // mysqld was killed, and begins with the reserve: writes have room, and it is as full as before.
+        assert_eq!(look(5, free(66), 64), (false, Some(4)));
+        assert_eq!(look(6, free(95), 64), (false, Some(5)));
+        // Room was made, and the reserve is there again.
+        assert_eq!(look(7, free(40), 0), (false, None));
     }
 
     #[test]

@@ -71,7 +71,6 @@ fn changed(random: &mut Random, replicas: u64, instance: Instance) -> Instance {
         VerbKind::Allow,
         VerbKind::Mark,
         VerbKind::Clone,
-        VerbKind::Refill,
     ];
     match random.below(25) {
         0 => instance.mysqld(*random.pick(&states).unwrap()),

@@ -161,11 +161,7 @@ fn any_rules(seed: u64) -> Rules {
         },
         phase_since: any_moment(&mut random),
         primary,
-        baseline: if random.chance(30) {
-            set("")
-        } else {
-            set("a:1-100 b:5 x:7-9")
-        },
+        baseline: set(if random.chance(30) { "" } else { "a:1-100 b:5 x:7-9" }),
         members,
         acks_required: u32::try_from(random.below(4)).unwrap(),
         server_id_base: u32::try_from(random.below(1 << 31)).unwrap(),

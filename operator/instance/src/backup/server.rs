@@ -60,6 +60,7 @@ pub(super) struct DumpedCopy {
     pub(super) password: SecretString,
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "it is what map_err gives")]
 fn boot_failed(what: String) -> Failure {
     Failure::new(
         "BootFailed",

@@ -252,7 +252,7 @@ mod tests {
         let statements = statements(&content).unwrap();
         let rows: Vec<usize> = statements[2..]
             .iter()
-            .map(|statement| statement.iter().filter(|byte| **byte == b'(').count() - 1)
+            .map(|statement| statement.split(|byte| *byte == b'(').count() - 2)
             .collect();
         assert_eq!(rows, [2, 1, 2, 1]);
         let small = String::from_utf8(statements[2].to_vec()).unwrap();

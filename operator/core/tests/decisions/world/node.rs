@@ -37,6 +37,13 @@ pub(crate) struct Volume {
     pub(crate) recovered: Option<Box<Recovered>>,
 }
 
+/// Nothing is said of volumes in this world.
+const SOME_DISK: Disk = Disk {
+    used: 10,
+    size: 100,
+    full_for: None,
+};
+
 impl Volume {
     pub(crate) fn new(incarnation: String, uuid: String) -> Self {
         Self {
@@ -251,6 +258,8 @@ impl Node {
         let running = process.mysqld == Mysqld::Running;
         let failing = process.failing_since.filter(|_| running);
         let shown = |set: &GtidSet| if running { set.clone() } else { GtidSet::new() };
+        let receives = running && process.receiver;
+        let source_host = volume.source.as_ref().filter(|_| receives).map(|source| host(source));
         Some(InstanceReport {
             incarnation: Incarnation(volume.incarnation.clone()),
             persisted: Persisted {
@@ -272,12 +281,8 @@ impl Node {
             received: shown(&volume.relay),
             purged: shown(&volume.purged),
             replication: Replication {
-                source_host: volume
-                    .source
-                    .as_ref()
-                    .filter(|_| running && process.receiver)
-                    .map(|source| host(source)),
-                receiver_running: running && process.receiver && process.connected,
+                source_host,
+                receiver_running: receives && process.connected,
                 applier_running: running && process.applier,
                 last_heard: process
                     .last_heard
@@ -297,11 +302,7 @@ impl Node {
                 waiters: u32::try_from(process.waiting.len()).unwrap(),
                 acknowledgers: Vec::new(),
             },
-            disk: Disk {
-                used: 10,
-                size: 100,
-                full_for: None,
-            },
+            disk: SOME_DISK,
             marker: process.marker.clone().filter(|_| running),
             config_hash: String::new(),
             pristine: volume.pristine,
