@@ -50,7 +50,7 @@ async fn data_that_no_server_reads_is_told_and_replaced_by_a_clone() {
             std::fs::remove_dir_all(data.join("#innodb_redo")).unwrap();
         }),
         ("garbage in mysql.ibd", |data| {
-            fill_with_garbage(&data.join("mysql.ibd"))
+            fill_with_garbage(&data.join("mysql.ibd"));
         }),
         ("a binlog that is named and gone", |data| {
             let index = std::fs::read_to_string(data.join("binlog.index")).unwrap();

@@ -27,9 +27,8 @@ fn refill(at_least: GtidSet) -> Verb {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "needs the files of a MySQL image: MAINSTAY_TEST_MYSQL"]
-async fn an_instance_is_refilled_from_the_newest_backup_and_the_archive_behind_it() {
+/// A cluster with one row, which is in a backup; it archives into the same store.
+async fn backed_up() -> (Cluster, Stored) {
     show_logs();
     let stored = Stored::new(None).await;
     let mut cluster = Cluster::prepare(3);
@@ -47,6 +46,13 @@ async fn an_instance_is_refilled_from_the_newest_backup_and_the_archive_behind_i
     let pod = Pod::new(&cluster, 1, &stored.access());
     let backup = make(pod.settings.clone(), std::future::pending()).await;
     assert!(matches!(backup, Outcome::Stored(_)), "{backup:?}");
+    (cluster, stored)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs the files of a MySQL image: MAINSTAY_TEST_MYSQL"]
+async fn an_instance_is_refilled_from_the_newest_backup_and_the_archive_behind_it() {
+    let (mut cluster, _stored) = backed_up().await;
     insert(&cluster.nodes[0], 2).await.unwrap();
     let archived = until_stored(&mut cluster, 0).await;
     // The primary has not got any more what came before, and the archive has.
@@ -123,23 +129,7 @@ async fn an_instance_is_refilled_from_the_newest_backup_and_the_archive_behind_i
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs the files of a MySQL image: MAINSTAY_TEST_MYSQL"]
 async fn a_refill_that_is_cut_short_leaves_an_empty_instance() {
-    show_logs();
-    let stored = Stored::new(None).await;
-    let mut cluster = Cluster::prepare(3);
-    for node in &cluster.nodes {
-        stored.archive_of(node);
-    }
-    cluster.start_all().await;
-    cluster.make_primary(0).await;
-    make_table(&mut cluster, 0).await;
-    insert(&cluster.nodes[0], 1).await.unwrap();
-    until("the replica has it", async || {
-        rows(&cluster.nodes[1]).await == BTreeSet::from([1])
-    })
-    .await;
-    let pod = Pod::new(&cluster, 1, &stored.access());
-    let backup = make(pod.settings.clone(), std::future::pending()).await;
-    assert!(matches!(backup, Outcome::Stored(_)), "{backup:?}");
+    let (mut cluster, _stored) = backed_up().await;
     until_stored(&mut cluster, 0).await;
     cluster.epoch += 1;
     cluster.give(BROKEN, Verb::Fence).await.must_be_done();

@@ -41,6 +41,37 @@ fn ended(sim: &Simulation) -> bool {
     ["Succeeded", "Failed"].contains(&phase(sim, "now").as_str())
 }
 
+/// What became of the one that was interrupted is told, and blocks nothing.
+async fn the_next_one_is_made(sim: &Simulation, what: &str) {
+    let first = phase(sim, "now");
+    ask(sim, "next");
+    succeeded(sim, "next").await;
+    cleaned_up(sim).await;
+    // A success is one in the store, and one that failed is no success.
+    let manifests = stored(sim)
+        .await
+        .into_iter()
+        .filter(|key| key.ends_with("manifest.json"))
+        .count();
+    let told = if first == "Succeeded" { 2 } else { 1 };
+    assert!(
+        manifests == told || (first == "Failed" && manifests == 2),
+        "{what}: {first}, {manifests} in the store"
+    );
+    let failed = backup(sim, "now").unwrap();
+    if first == "Failed" {
+        let message = failed
+            .pointer("/status/message")
+            .and_then(Value::as_str)
+            .unwrap_or_default();
+        assert!(!message.is_empty(), "{what}: {failed:#}");
+    }
+    let healthy = sim.wait(secs(30), |s| {
+        crate::backups::backup_healthy(s).is_some_and(|condition| condition["status"] == "True")
+    });
+    assert!(healthy.await, "{what}\n{}", sim.picture(NS, NAME));
+}
+
 async fn interrupted(base: &Simulation, loss: Loss, moment: u64) {
     let what = format!("{loss:?} after {moment} s");
     let sim = base.fork(base.seed + moment);
@@ -87,35 +118,9 @@ async fn interrupted(base: &Simulation, loss: Loss, moment: u64) {
     }
     let told = sim.wait(secs(300), ended).await;
     assert!(told, "{what}: {:#?}\n{}", backup(&sim, "now"), sim.picture(NS, NAME));
-    let first = phase(&sim, "now");
     healthy_within(&sim, NS, NAME, secs(300)).await;
 
-    ask(&sim, "next");
-    succeeded(&sim, "next").await;
-    cleaned_up(&sim).await;
-    // A success is one in the store, and one that failed is no success.
-    let manifests = stored(&sim)
-        .await
-        .into_iter()
-        .filter(|key| key.ends_with("manifest.json"))
-        .count();
-    let told = if first == "Succeeded" { 2 } else { 1 };
-    assert!(
-        manifests == told || (first == "Failed" && manifests == 2),
-        "{what}: {first}, {manifests} in the store"
-    );
-    let failed = backup(&sim, "now").unwrap();
-    if first == "Failed" {
-        let message = failed
-            .pointer("/status/message")
-            .and_then(Value::as_str)
-            .unwrap_or_default();
-        assert!(!message.is_empty(), "{what}: {failed:#}");
-    }
-    let healthy = sim.wait(secs(30), |s| {
-        crate::backups::backup_healthy(s).is_some_and(|condition| condition["status"] == "True")
-    });
-    assert!(healthy.await, "{what}\n{}", sim.picture(NS, NAME));
+    the_next_one_is_made(&sim, &what).await;
     writer.abort();
     write_rows(&sim, 3).await;
     intact(&sim);

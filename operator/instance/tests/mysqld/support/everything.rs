@@ -238,7 +238,7 @@ pub(crate) async fn details(conn: &mut Conn) -> Content {
 }
 
 /// A column that was made by a statement that says its collation is shown with its character set, too: it means the same.
-fn normal(text: &String) -> String {
+fn normal(text: &str) -> String {
     text.replace(
         " CHARACTER SET latin1 COLLATE latin1_german1_ci",
         " COLLATE latin1_german1_ci",
@@ -252,7 +252,10 @@ pub(crate) fn assert_same(found: &Content, expected: &Content) {
     let names: std::collections::BTreeSet<&String> = found.keys().chain(expected.keys()).collect();
     let mut differences = 0;
     for name in names {
-        let (found, expected) = (found.get(name).map(normal), expected.get(name).map(normal));
+        let (found, expected) = (
+            found.get(name).map(|text| normal(text)),
+            expected.get(name).map(|text| normal(text)),
+        );
         if found != expected {
             differences += 1;
             println!("--- {name}\nfound    {:?}\nexpected {:?}", cut(found), cut(expected));
