@@ -8,8 +8,8 @@ use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 
 use crate::cluster::Cluster;
 use crate::runner::Context;
-use crate::volumes;
 use crate::writer::Writer;
+use crate::{volumes, wait};
 
 /// How long a fault may stay; the figure to beat is the bench's.
 const HEAL: Duration = Duration::from_mins(2);
@@ -34,21 +34,22 @@ pub(super) async fn full_and_lost(context: Arc<Context>) -> Result<()> {
             replicas.first().cloned().context("there is no replica")?
         };
         let before = claim(&cluster, &victim).await?;
-        // Watched from before: what is healed at once is seen, too.
-        let watching = tokio::spawn(volumes::healed(cluster.clone(), HEAL));
         let began = Instant::now();
         if what.starts_with("disk") {
             volumes::fill(&cluster, &victim).await?;
         } else {
             volumes::lose(&cluster, &victim).await?;
         }
-        let healed = watching.await.context("the watch panicked")?;
-        healed.with_context(|| format!("{what} ({victim})"))?;
+        let other = async || {
+            let now = claim(&cluster, &victim).await?;
+            ensure!(now != before, "{victim} has the volume of before");
+            Ok(())
+        };
+        wait::eventually("waiting for another volume", HEAL, other)
+            .await
+            .with_context(|| what.to_owned())?;
+        cluster.serves(HEAL).await.with_context(|| what.to_owned())?;
         context.note(format!("{what}: {:.1} s", began.elapsed().as_secs_f64()));
-        ensure!(
-            claim(&cluster, &victim).await? != before,
-            "{what}: {victim} is healthy on the volume of before"
-        );
         if of_primary {
             ensure!(
                 cluster.primary().await? != victim,
