@@ -19,6 +19,8 @@ const HEAL: Duration = Duration::from_mins(2);
 pub(super) async fn full_and_lost(context: Arc<Context>) -> Result<()> {
     let namespace = context.namespace().await?;
     let cluster = Cluster::create(&context.env, &namespace, &context.manifest("shop", 3).with_app()).await?;
+    // The application's account is made when the first primary is open.
+    cluster.serves(HEAL).await?;
     let mut writer = Writer::start(cluster.app().await?, "orders").await?;
     writer.progress(50, HEAL).await?;
     for (what, of_primary) in [
