@@ -297,11 +297,7 @@ impl Node {
                 waiters: u32::try_from(process.waiting.len()).unwrap(),
                 acknowledgers: Vec::new(),
             },
-            disk: Disk {
-                used: 10,
-                size: 100,
-                full_for: None,
-            },
+            disk: Disk::default(),
             marker: process.marker.clone().filter(|_| running),
             config_hash: String::new(),
             pristine: volume.pristine,
