@@ -179,6 +179,8 @@ pub async fn make(settings: Settings, stop: impl Future<Output = ()> + Send) -> 
     };
     let made = make_until(&settings, &course, stop).await;
     page.abort();
+    // Its port is free when this returns.
+    drop(page.await);
     match made {
         Ok(stored) => Outcome::Stored(Box::new(stored)),
         Err(failure) => failed(failure),
