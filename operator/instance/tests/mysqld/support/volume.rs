@@ -59,24 +59,6 @@ impl Volume {
         panic!("{} bytes are free, and not {free}", self.free());
     }
 
-    /// Gives files all their blocks, as a server that makes them does: those of a copied data directory have holes, and InnoDB
-    /// crashes where it finds no room for a page that it has.
-    pub(crate) fn fill_holes(&self) {
-        let mut directories = vec![self.mounted.clone()];
-        while let Some(directory) = directories.pop() {
-            for entry in std::fs::read_dir(directory).unwrap().flatten() {
-                let kind = entry.file_type().unwrap();
-                if kind.is_dir() {
-                    directories.push(entry.path());
-                } else if let Ok(file) = OpenOptions::new().write(true).open(entry.path())
-                    && let length @ 1.. = file.metadata().unwrap().len()
-                {
-                    rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, length).unwrap();
-                }
-            }
-        }
-    }
-
     /// The file system finds an error in itself. Only of one that [`Volume::ext4`] made.
     pub(crate) fn break_down(&self) {
         let device = self.mounted.metadata().unwrap().dev();
