@@ -88,6 +88,12 @@ pub const ANNOTATION_MISSING: &str = "mysql.mainstay.dev/missing";
 /// Name of the claim template; the claim of instance 0 of `shop` is `data-shop-0`.
 pub const CLAIM_TEMPLATE: &str = "data";
 
+/// Claim of that instance.
+#[must_use]
+pub fn claim(instance: &InstanceName) -> String {
+    format!("{CLAIM_TEMPLATE}-{instance}")
+}
+
 /// The names of one cluster.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Names {
@@ -126,7 +132,7 @@ impl Names {
     /// Claim of the instance of that ordinal.
     #[must_use]
     pub fn claim(&self, ordinal: u32) -> String {
-        format!("{CLAIM_TEMPLATE}-{}-{ordinal}", self.cluster)
+        claim(&self.instance(ordinal))
     }
 
     /// Read-write Service.

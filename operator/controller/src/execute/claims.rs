@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::api::Preconditions;
-use mainstay_core::names::CLAIM_TEMPLATE;
+use mainstay_core::names;
 use mainstay_core::observed::Warning;
 use mainstay_core::plan::GROWTH_REFUSED;
 use mainstay_core::quantity::binary;
@@ -24,7 +24,7 @@ impl Executor<'_> {
         resource_version: &str,
         reason: &str,
     ) -> Result<(), ExecuteError> {
-        let name = claim_of(instance);
+        let name = names::claim(instance);
         let claims = self
             .context
             .requests
@@ -52,7 +52,7 @@ impl Executor<'_> {
         bytes: u64,
         reason: &str,
     ) -> Result<(), ExecuteError> {
-        let (name, size) = (claim_of(instance), binary(bytes));
+        let (name, size) = (names::claim(instance), binary(bytes));
         if !self.context.memories.may_grow(self.cluster, &name, bytes) {
             return Ok(());
         }
@@ -101,8 +101,4 @@ impl Executor<'_> {
         };
         self.context.memories.refused_growth(self.cluster, name, bytes, warning);
     }
-}
-
-fn claim_of(instance: &InstanceName) -> String {
-    format!("{CLAIM_TEMPLATE}-{instance}")
 }

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use crate::GtidSet;
 use crate::action::{InstanceCommand, Verb};
-use crate::names::CLAIM_TEMPLATE;
+use crate::names;
 use crate::observed::{InstanceObserved, InstanceReport, Mysqld, Observed};
 use crate::plan::draft::Draft;
 use crate::plan::election::moment;
@@ -137,9 +137,7 @@ fn beyond(subject: &Subject<'_>, observed: &Observed, replicas: u32) -> Option<H
 
 /// The names of the claims of these instances.
 fn claims<'a>(instances: impl IntoIterator<Item = &'a InstanceObserved>, between: &str) -> String {
-    let names = instances
-        .into_iter()
-        .map(|instance| format!("{CLAIM_TEMPLATE}-{}", instance.name));
+    let names = instances.into_iter().map(|instance| names::claim(&instance.name));
     names.collect::<Vec<_>>().join(between)
 }
 

@@ -2,7 +2,7 @@
 //! more.
 
 use crate::action::Action;
-use crate::names::CLAIM_TEMPLATE;
+use crate::names;
 use crate::observed::{ClaimView, InstanceObserved, Observed, Warning};
 use crate::plan::draft::Draft;
 use crate::rules::{InstanceName, Phase};
@@ -68,7 +68,7 @@ pub(crate) fn refusal<'a>(
         "FileSystemResizeFailed",
         "ExternalExpandingFailed",
     ];
-    let about = format!("PersistentVolumeClaim/{CLAIM_TEMPLATE}-{}", instance.name);
+    let about = format!("PersistentVolumeClaim/{}", names::claim(&instance.name));
     let mut warnings = observed.warnings.iter().rev();
     let told = warnings.find(|warning| {
         let same = warning.uid.as_ref().is_none_or(|uid| uid == &claim.uid);
